@@ -1,0 +1,1 @@
+"""Fixtures that tests of every altitude share."""
