@@ -1,0 +1,1 @@
+"""Background jobs for Django in the PostgreSQL it already runs."""

@@ -1,0 +1,931 @@
+SELECT set_config('pgjobs.search_path', current_setting('search_path'), true),
+       set_config('search_path', quote_ident(current_schema()), true);
+
+-- When to try again: now + least(5 s · 2^attempt, 6 h) + 0…1 s.
+-- p_attempt: the number of the attempt that failed. The exponent is clamped first, so that no number overflows.
+-- Index: none.
+-- Returns a time by the database's clock; another one for each row of a batch.
+CREATE OR REPLACE FUNCTION pgjobs_next_run_after(p_attempt integer) RETURNS timestamptz
+LANGUAGE sql VOLATILE AS $$
+  SELECT clock_timestamp()
+       + least(interval '5 seconds' * 2 ^ least(greatest(coalesce(p_attempt, 0), 0), 20), interval '6 hours')
+       + random() * interval '1 second'
+$$;
+
+-- How long a worker that found nothing may sleep: until the first pending job of its queues comes due, or a pause ends.
+-- p_queues: NULL for all; p_exclude_queues: NULL for none.
+-- Index: pgjobs_claim, one probe for each (queue, priority).
+-- Returns seconds (0 at least), or NULL when nothing is waiting for its time.
+CREATE OR REPLACE FUNCTION pgjobs_next_due(p_queues text[] DEFAULT NULL, p_exclude_queues text[] DEFAULT NULL)
+RETURNS double precision
+LANGUAGE plpgsql
+SET search_path FROM CURRENT SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
+SET plan_cache_mode = force_generic_plan AS $$
+DECLARE
+  v_now timestamptz := clock_timestamp();
+  v_first timestamptz;
+  v_found timestamptz;
+  v_queue text := '';
+  v_priority smallint;
+BEGIN
+  SELECT min(p.until) INTO v_first FROM pgjobs_pause p WHERE p.until > v_now;
+  LOOP
+    SELECT j.queue INTO v_queue FROM pgjobs_job j WHERE j.status = 'pending' AND j.queue > v_queue ORDER BY j.queue LIMIT 1;
+    EXIT WHEN NOT FOUND;
+    CONTINUE WHEN NOT (p_queues IS NULL OR v_queue = ANY (p_queues)) OR v_queue = ANY (coalesce(p_exclude_queues, '{}'));
+    v_priority := 101;
+    LOOP
+      SELECT j.priority INTO v_priority FROM pgjobs_job j
+      WHERE j.status = 'pending' AND j.queue = v_queue AND j.priority < v_priority ORDER BY j.priority DESC LIMIT 1;
+      EXIT WHEN NOT FOUND;
+      SELECT j.run_after INTO v_found FROM pgjobs_job j
+      WHERE j.status = 'pending' AND j.queue = v_queue AND j.priority = v_priority AND j.run_after > v_now ORDER BY j.run_after LIMIT 1;
+      v_first := least(v_first, v_found);
+    END LOOP;
+  END LOOP;
+  RETURN greatest(extract(epoch FROM v_first - clock_timestamp()), 0);
+END $$;
+
+-- The fence: lock a job for a write by its holder, without ever waiting for somebody's open transaction.
+-- p_id, p_lease: the job and the token that the claim returned.
+-- Index: the primary key (status is not named on purpose: naming it would invite a walk over pgjobs_reserved).
+-- Returns held (locked until the end of the transaction), busy (another transaction holds the row: try again), or lost.
+CREATE OR REPLACE FUNCTION pgjobs_hold(p_id bigint, p_lease bigint) RETURNS text
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+  PERFORM 1 FROM pgjobs_job j WHERE j.id = p_id AND j.lease = p_lease FOR NO KEY UPDATE SKIP LOCKED;
+  IF FOUND THEN RETURN 'held'; END IF;
+  PERFORM 1 FROM pgjobs_job j WHERE j.id = p_id AND j.lease = p_lease;
+  IF FOUND THEN RETURN 'busy'; END IF;
+  RETURN 'lost';
+END $$;
+
+-- Whether a handler's job is still its worker's.
+-- p_id, p_lease: the job and the token that the claim returned.
+-- Index: the primary key.
+-- Returns true while the lease is this one and has not lapsed.
+CREATE OR REPLACE FUNCTION pgjobs_still_owned(p_id bigint, p_lease bigint) RETURNS boolean
+LANGUAGE sql VOLATILE SET search_path FROM CURRENT AS $$
+  SELECT EXISTS (SELECT FROM pgjobs_job j WHERE j.id = p_id AND j.lease = p_lease AND j.reserved_until > clock_timestamp())
+$$;
+
+-- enqueue: → pending; or, when a live job of the kind holds the dedupe key: keep it, replace it, or wish for a rerun.
+-- NULL means the default of the table, but for p_timeout: NULL is no limit. p_on_conflict: keep, replace or rerun.
+-- Index: pgjobs_dedupe, when there is a key.
+-- Returns the job (or the holder), whether it was created, and created, kept, replaced or rerun. Never nothing, and never
+-- an error for a duplicate: when the holder ends in between, the insert is tried again.
+CREATE OR REPLACE FUNCTION pgjobs_enqueue(
+  p_kind text, p_payload jsonb DEFAULT '{}', p_run_after timestamptz DEFAULT NULL, p_priority integer DEFAULT NULL,
+  p_dedupe_key text DEFAULT NULL, p_max_attempts integer DEFAULT NULL, p_timeout interval DEFAULT interval '5 minutes',
+  p_queue text DEFAULT NULL, p_on_conflict text DEFAULT NULL, p_expires_at timestamptz DEFAULT NULL, p_meta jsonb DEFAULT NULL,
+  p_parent_id bigint DEFAULT NULL
+) RETURNS TABLE (id bigint, created boolean, action text)
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+#variable_conflict use_column
+DECLARE
+  v_now timestamptz;
+  v_holder record;
+  v_on_conflict text := coalesce(p_on_conflict, 'keep');
+BEGIN
+  IF v_on_conflict NOT IN ('keep', 'replace', 'rerun') THEN
+    RAISE EXCEPTION 'p_on_conflict is %; it has to be keep, replace or rerun', quote_literal(p_on_conflict) USING ERRCODE = 'invalid_parameter_value';
+  END IF;
+  p_payload := coalesce(p_payload, '{}');
+  p_priority := coalesce(p_priority, 0);
+  p_max_attempts := coalesce(p_max_attempts, 10);
+  p_queue := coalesce(p_queue, 'default');
+  FOR v_try IN 1..100 LOOP
+    v_now := clock_timestamp();
+    INSERT INTO pgjobs_job AS j (kind, payload, run_after, priority, dedupe_key, max_attempts, timeout, queue, expires_at, meta, parent_id)
+    VALUES (p_kind, p_payload, coalesce(p_run_after, v_now), p_priority, p_dedupe_key, p_max_attempts, p_timeout, p_queue, p_expires_at, p_meta, p_parent_id)
+    ON CONFLICT (kind, dedupe_key) WHERE dedupe_key IS NOT NULL AND status IN ('pending', 'reserved') DO NOTHING
+    RETURNING j.id, true, 'created' INTO id, created, action;
+    IF FOUND THEN RETURN NEXT; RETURN; END IF;
+
+    SELECT j.id, j.status, j.expires_at INTO v_holder FROM pgjobs_job j
+    WHERE j.kind = p_kind AND j.dedupe_key = p_dedupe_key AND j.status IN ('pending', 'reserved');
+    CONTINUE WHEN NOT FOUND;  -- it ended just now: the key is free
+
+    IF v_holder.status = 'pending' AND v_holder.expires_at <= v_now THEN  -- an expired holder has ended, but nobody has written it yet
+      UPDATE pgjobs_job j SET status = 'cancelled', finished_at = v_now, last_error = 'expired', updated_at = v_now
+      WHERE j.id = v_holder.id AND j.status = 'pending' AND j.expires_at <= v_now;
+      CONTINUE;
+    END IF;
+
+    IF v_on_conflict = 'keep' OR (v_on_conflict = 'rerun' AND v_holder.status = 'pending') THEN
+      RETURN QUERY SELECT v_holder.id, false, 'kept';
+      RETURN;
+    ELSIF v_holder.status = 'pending' THEN
+      UPDATE pgjobs_job j SET payload = p_payload, priority = p_priority, run_after = coalesce(p_run_after, v_now), updated_at = v_now
+      WHERE j.id = v_holder.id AND j.status = 'pending';
+      CONTINUE WHEN NOT FOUND;  -- claimed just now: look again
+      IF current_setting('pgjobs.notify', true) IS DISTINCT FROM 'off' THEN
+        PERFORM pg_notify('pgjobs', j.queue) FROM pgjobs_job j WHERE j.id = v_holder.id;
+      END IF;
+      RETURN QUERY SELECT v_holder.id, false, 'replaced';
+      RETURN;
+    ELSE
+      -- The running row is not touched: whatever ends it finds the wish (triggers.sql); should it end before this
+      -- transaction commits, the wish's own trigger, at commit, does the same.
+      INSERT INTO pgjobs_rerun AS r (kind, dedupe_key, queue, payload, priority, run_after, max_attempts, timeout, expires_at, meta, parent_id)
+      VALUES (p_kind, p_dedupe_key, p_queue, p_payload, p_priority, coalesce(p_run_after, v_now), p_max_attempts, p_timeout, p_expires_at, p_meta, p_parent_id)
+      ON CONFLICT (kind, dedupe_key) DO UPDATE SET
+        queue = excluded.queue, payload = excluded.payload, priority = excluded.priority, run_after = excluded.run_after, max_attempts = excluded.max_attempts,
+        timeout = excluded.timeout, expires_at = excluded.expires_at, meta = excluded.meta, parent_id = excluded.parent_id, created_at = v_now;
+      RETURN QUERY SELECT v_holder.id, false, 'rerun';
+      RETURN;
+    END IF;
+  END LOOP;
+  RAISE EXCEPTION 'the holder of dedupe key % of % changed 100 times in a row; try again', quote_literal(p_dedupe_key), quote_literal(p_kind)
+    USING ERRCODE = 'serialization_failure';
+END $$;
+
+-- enqueue, for many: rows without a dedupe key go in as one insert, rows with one pass through enqueue in the order of their keys.
+-- p_jobs: a JSON array of objects {k: kind, p: payload} with, each optional: q queue, r priority, a run_after (a time) or
+-- d (seconds from now), n max_attempts, t timeout in seconds (null: no limit), u dedupe_key, c on_conflict, e expires_at, m meta.
+-- Index: pgjobs_dedupe, for those with a key.
+-- Returns for each, by its place (from 1): the job's id, whether it was created, and the action.
+CREATE OR REPLACE FUNCTION pgjobs_enqueue_many(p_jobs jsonb, p_parent_id bigint DEFAULT NULL)
+RETURNS TABLE (place bigint, id bigint, created boolean, action text)
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+#variable_conflict use_column
+DECLARE
+  v_now timestamptz := clock_timestamp();
+  v_places bigint[];
+  v_ids bigint[];
+  v_job record;
+BEGIN
+  SELECT array_agg(e.n ORDER BY e.n) INTO v_places FROM jsonb_array_elements(p_jobs) WITH ORDINALITY e (v, n) WHERE e.v -> 'u' IS NULL;
+  -- The identity numbers the rows in the order of the insert, so the n-th smallest id is the n-th row.
+  WITH added AS (
+    INSERT INTO pgjobs_job AS j (kind, payload, queue, priority, run_after, max_attempts, timeout, expires_at, meta, parent_id)
+    SELECT e.v ->> 'k', e.v -> 'p', coalesce(e.v ->> 'q', 'default'), coalesce((e.v ->> 'r')::smallint, 0),
+           coalesce((e.v ->> 'a')::timestamptz, v_now + make_interval(secs => coalesce((e.v ->> 'd')::float8, 0))),
+           coalesce((e.v ->> 'n')::integer, 10), CASE WHEN e.v ? 't' THEN make_interval(secs => (e.v ->> 't')::float8) ELSE interval '5 minutes' END,
+           (e.v ->> 'e')::timestamptz, e.v -> 'm', p_parent_id
+    FROM jsonb_array_elements(p_jobs) WITH ORDINALITY e (v, n) WHERE e.v -> 'u' IS NULL ORDER BY e.n
+    RETURNING j.id
+  ) SELECT array_agg(a.id ORDER BY a.id) INTO v_ids FROM added a;
+  RETURN QUERY SELECT u.place, u.id, true, 'created' FROM unnest(v_places, v_ids) u (place, id);
+
+  FOR v_job IN
+    SELECT e.v, e.n FROM jsonb_array_elements(p_jobs) WITH ORDINALITY e (v, n) WHERE e.v -> 'u' IS NOT NULL
+    ORDER BY (e.v ->> 'k') COLLATE "C", (e.v ->> 'u') COLLATE "C", e.n
+  LOOP
+    RETURN QUERY SELECT v_job.n, q.id, q.created, q.action FROM pgjobs_enqueue(
+      p_kind => v_job.v ->> 'k', p_payload => v_job.v -> 'p', p_queue => v_job.v ->> 'q', p_priority => (v_job.v ->> 'r')::integer,
+      p_run_after => coalesce((v_job.v ->> 'a')::timestamptz, clock_timestamp() + make_interval(secs => (v_job.v ->> 'd')::float8)),
+      p_max_attempts => (v_job.v ->> 'n')::integer,
+      p_timeout => CASE WHEN v_job.v ? 't' THEN make_interval(secs => (v_job.v ->> 't')::float8) ELSE interval '5 minutes' END,
+      p_dedupe_key => v_job.v ->> 'u', p_on_conflict => v_job.v ->> 'c', p_expires_at => (v_job.v ->> 'e')::timestamptz,
+      p_meta => v_job.v -> 'm', p_parent_id => p_parent_id) q;
+  END LOOP;
+END $$;
+
+-- rerun: turn the wish for a (kind, dedupe key) into a new pending job, unless a live job holds the key (its end will do it).
+-- p_kind, p_dedupe_key: whose wish.
+-- Index: pgjobs_rerun_key, pgjobs_dedupe.
+-- Returns the new job's id, or NULL. A wish that an open transaction is changing is left to that transaction's commit.
+CREATE OR REPLACE FUNCTION pgjobs_rerun(p_kind text, p_dedupe_key text) RETURNS bigint
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+  v_wish pgjobs_rerun;
+  v_id bigint;
+BEGIN
+  SELECT * INTO v_wish FROM pgjobs_rerun r WHERE r.kind = p_kind AND r.dedupe_key = p_dedupe_key FOR UPDATE SKIP LOCKED;
+  IF NOT FOUND THEN RETURN NULL; END IF;
+  PERFORM 1 FROM pgjobs_job j WHERE j.kind = p_kind AND j.dedupe_key = p_dedupe_key AND j.status IN ('pending', 'reserved');
+  IF FOUND THEN RETURN NULL; END IF;
+  INSERT INTO pgjobs_job AS j (kind, dedupe_key, queue, payload, priority, run_after, max_attempts, timeout, expires_at, meta, parent_id)
+  VALUES (p_kind, p_dedupe_key, v_wish.queue, v_wish.payload, v_wish.priority, v_wish.run_after, v_wish.max_attempts, v_wish.timeout,
+          v_wish.expires_at, v_wish.meta, v_wish.parent_id)
+  ON CONFLICT (kind, dedupe_key) WHERE dedupe_key IS NOT NULL AND status IN ('pending', 'reserved') DO NOTHING
+  RETURNING j.id INTO v_id;
+  IF v_id IS NOT NULL THEN DELETE FROM pgjobs_rerun r WHERE r.id = v_wish.id; END IF;
+  RETURN v_id;
+END $$;
+
+-- claim: pending → reserved, for at most p_limit due jobs: highest priority first, then run_after, then id, across queues.
+-- p_queues NULL: all; p_kinds NULL: all; p_lease: how long to hold (NULL: each job's own timeout, an hour when it has none).
+-- Index: pgjobs_claim. For each queue the priorities that exist are probed from the top, and of each only the due range is
+-- read, so that a mountain of future jobs costs one probe.
+-- Returns the claimed rows in that order, all with one new lease. Rows that others hold are passed over; no lock stays on a
+-- row that is not taken.
+CREATE OR REPLACE FUNCTION pgjobs_claim(
+  p_limit integer, p_worker text, p_queues text[] DEFAULT NULL, p_lease interval DEFAULT NULL,
+  p_kinds text[] DEFAULT NULL, p_exclude_queues text[] DEFAULT NULL
+) RETURNS SETOF pgjobs_job
+LANGUAGE plpgsql
+-- Statistics of a table that fills and empties all day mislead the planner; these leave it the index alone.
+SET search_path FROM CURRENT SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET enable_sort = off SET plan_cache_mode = force_generic_plan AS $$
+#variable_conflict use_column
+DECLARE
+  v_now timestamptz := clock_timestamp();
+  -- 63 random bits, never from a sequence: an unflushed one repeats after a crash of the server.
+  v_token bigint := hashtextextended(gen_random_uuid()::text, 0) & 9223372036854775807;
+  v_no_queues text[];
+  v_no_kinds text[];
+  v_queues text[] := '{}';     -- queues with pending rows that may still give some
+  v_heads smallint[] := '{}';  -- for each, the highest priority not yet read
+  v_level smallint;
+  v_members text[];
+  v_queue text := '';
+  v_low_at timestamptz; v_low_id bigint;
+  v_cut_at timestamptz; v_cut_id bigint;
+  v_rows tid[] := '{}';
+BEGIN
+  IF coalesce(p_limit, 0) < 1 THEN RETURN; END IF;
+  IF coalesce(p_worker, '') = '' THEN
+    RAISE EXCEPTION 'p_worker has to name the worker' USING ERRCODE = 'invalid_parameter_value';
+  END IF;
+  SELECT coalesce(array_agg(p.name) FILTER (WHERE p.scope = 'queue'), '{}'), coalesce(array_agg(p.name) FILTER (WHERE p.scope = 'kind'), '{}')
+  INTO v_no_queues, v_no_kinds FROM pgjobs_pause p WHERE p.until IS NULL OR p.until > v_now;
+  v_no_queues := v_no_queues || coalesce(p_exclude_queues, '{}');
+
+  LOOP  -- a loose index scan: the queues that have pending rows
+    SELECT j.queue, j.priority INTO v_queue, v_level FROM pgjobs_job j WHERE j.status = 'pending' AND j.queue > v_queue ORDER BY j.queue, j.priority DESC LIMIT 1;
+    EXIT WHEN NOT FOUND;
+    IF (p_queues IS NULL OR v_queue = ANY (p_queues)) AND v_queue <> ALL (v_no_queues) THEN
+      v_queues := v_queues || v_queue;
+      v_heads := v_heads || v_level;
+    END IF;
+  END LOOP;
+
+  WHILE cardinality(v_queues) > 0 AND cardinality(v_rows) < p_limit LOOP
+    SELECT max(h) INTO v_level FROM unnest(v_heads) h;
+    SELECT array_agg(u.q) INTO v_members FROM unnest(v_queues, v_heads) u (q, h) WHERE u.h = v_level;
+    v_low_at := '-infinity'; v_low_id := 0;
+    LOOP
+      v_cut_at := 'infinity'; v_cut_id := 9223372036854775807;
+      IF cardinality(v_members) > 1 THEN  -- where the merge of these queues reaches the limit; read without a lock
+        SELECT c.run_after, c.id INTO v_cut_at, v_cut_id FROM unnest(v_members) m (queue) CROSS JOIN LATERAL (
+          SELECT j.run_after, j.id FROM pgjobs_job j
+          WHERE j.status = 'pending' AND j.queue = m.queue AND j.priority = v_level AND j.run_after <= v_now
+            AND (j.run_after, j.id) > (v_low_at, v_low_id)
+            AND (p_kinds IS NULL OR j.kind = ANY (p_kinds)) AND j.kind <> ALL (v_no_kinds) AND (j.expires_at IS NULL OR j.expires_at > v_now)
+          ORDER BY j.run_after, j.id LIMIT p_limit - cardinality(v_rows)
+        ) c ORDER BY c.run_after, c.id OFFSET p_limit - cardinality(v_rows) - 1 LIMIT 1;
+        IF NOT FOUND THEN v_cut_at := 'infinity'; v_cut_id := 9223372036854775807; END IF;
+      END IF;
+      FOREACH v_queue IN ARRAY v_members LOOP
+        EXIT WHEN cardinality(v_rows) >= p_limit;
+        v_rows := v_rows || ARRAY(
+          SELECT j.ctid FROM pgjobs_job j
+          WHERE j.status = 'pending' AND j.queue = v_queue AND j.priority = v_level AND j.run_after <= v_now
+            AND (j.run_after, j.id) > (v_low_at, v_low_id) AND (j.run_after, j.id) <= (v_cut_at, v_cut_id)
+            AND (p_kinds IS NULL OR j.kind = ANY (p_kinds)) AND j.kind <> ALL (v_no_kinds) AND (j.expires_at IS NULL OR j.expires_at > v_now)
+          ORDER BY j.run_after, j.id LIMIT p_limit - cardinality(v_rows)
+          FOR NO KEY UPDATE SKIP LOCKED);
+      END LOOP;
+      EXIT WHEN v_cut_at = 'infinity' OR cardinality(v_rows) >= p_limit;
+      v_low_at := v_cut_at; v_low_id := v_cut_id;  -- others held some of them: go on behind the cut
+    END LOOP;
+    IF cardinality(v_rows) < p_limit THEN  -- the next lower priority of each queue that was at this level
+      SELECT coalesce(array_agg(n.q), '{}'), coalesce(array_agg(n.h), '{}') INTO v_queues, v_heads FROM (
+        SELECT u.q, CASE WHEN u.h < v_level THEN u.h ELSE (
+          SELECT j.priority FROM pgjobs_job j WHERE j.status = 'pending' AND j.queue = u.q AND j.priority < v_level ORDER BY j.priority DESC LIMIT 1
+        ) END AS h FROM unnest(v_queues, v_heads) u (q, h)
+      ) n WHERE n.h IS NOT NULL;
+    END IF;
+  END LOOP;
+
+  v_now := clock_timestamp();  -- the lease counts from here, however long the search took
+  -- The rows are locked, so their ctids hold; a TID scan cannot be planned into anything else.
+  RETURN QUERY WITH taken AS (
+    UPDATE pgjobs_job j SET
+      status = 'reserved', attempts = j.attempts + 1, lease = v_token, reserved_by = p_worker, reserved_at = v_now,
+      reserved_until = v_now + coalesce(p_lease, j.timeout, interval '1 hour'), worker = p_worker,
+      worker_ids = j.worker_ids[greatest(cardinality(j.worker_ids) - 30, 1):] || p_worker,
+      last_attempted_at = v_now, started_at = coalesce(j.started_at, v_now), updated_at = v_now
+    WHERE j.ctid = ANY (v_rows)
+    RETURNING j.*
+  ) SELECT * FROM taken t ORDER BY t.priority DESC, t.run_after, t.id;
+END $$;
+
+-- heartbeat: extend the leases of the jobs that a worker holds.
+-- p_ids, p_leases: the jobs and their tokens, pair by pair; p_lease: how long to hold from now.
+-- Index: the primary key, once for each pair (the lateral subquery locks, so it cannot become a join).
+-- Returns a row for each job: held, cancel (held, and somebody asked to cancel it), busy (locked by others: beat again), or lost.
+CREATE OR REPLACE FUNCTION pgjobs_heartbeat(p_ids bigint[], p_leases bigint[], p_lease interval) RETURNS TABLE (id bigint, verdict text)
+LANGUAGE plpgsql SET search_path FROM CURRENT SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+#variable_conflict use_column
+DECLARE
+  v_now timestamptz;
+  v_rows tid[];
+  v_held bigint[];
+  v_cancel bigint[];
+BEGIN
+  SELECT array_agg(x.ctid), array_agg(h.id) INTO v_rows, v_held FROM (SELECT * FROM unnest(p_ids, p_leases) u (id, lease) ORDER BY u.id) h
+  CROSS JOIN LATERAL (SELECT j.ctid FROM pgjobs_job j WHERE j.id = h.id AND j.lease = h.lease FOR NO KEY UPDATE SKIP LOCKED) x;
+  v_now := clock_timestamp();
+  WITH beaten AS (
+    UPDATE pgjobs_job j SET reserved_until = greatest(j.reserved_until, v_now + p_lease), updated_at = v_now
+    WHERE j.ctid = ANY (v_rows) RETURNING j.id, j.cancel_requested_at
+  ) SELECT array_agg(b.id) INTO v_cancel FROM beaten b WHERE b.cancel_requested_at IS NOT NULL;
+  RETURN QUERY SELECT u.id, CASE
+    WHEN u.id = ANY (v_cancel) THEN 'cancel'
+    WHEN u.id = ANY (v_held) THEN 'held'
+    WHEN EXISTS (SELECT FROM pgjobs_job j WHERE j.id = u.id AND j.lease = u.lease) THEN 'busy'
+    ELSE 'lost' END
+  FROM unnest(p_ids, p_leases) u (id, lease);
+END $$;
+
+-- finish, for many: reserved → done, each row only under its own lease.
+-- p_ids, p_leases: pair by pair; p_results: {id: result} of those that returned something; p_notes: {id: text} for the reader.
+-- Index: the primary key, once for each pair (the lateral subquery locks, so it cannot become a join).
+-- Returns only the jobs that were not finished: busy (locked by others: try again) or lost.
+CREATE OR REPLACE FUNCTION pgjobs_finish_many(p_ids bigint[], p_leases bigint[], p_results jsonb DEFAULT NULL, p_notes jsonb DEFAULT NULL)
+RETURNS TABLE (id bigint, outcome text)
+LANGUAGE plpgsql SET search_path FROM CURRENT SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+#variable_conflict use_column
+DECLARE
+  v_now timestamptz;
+  v_rows tid[];
+  v_held bigint[];
+BEGIN
+  SELECT array_agg(x.ctid), array_agg(h.id) INTO v_rows, v_held FROM (SELECT * FROM unnest(p_ids, p_leases) u (id, lease) ORDER BY u.id) h
+  CROSS JOIN LATERAL (SELECT j.ctid FROM pgjobs_job j WHERE j.id = h.id AND j.lease = h.lease FOR NO KEY UPDATE SKIP LOCKED) x;
+  v_now := clock_timestamp();
+  UPDATE pgjobs_job j SET
+    status = 'done', finished_at = v_now, updated_at = v_now, lease = NULL, reserved_by = NULL, reserved_at = NULL, reserved_until = NULL,
+    result = p_results -> j.id::text, last_error = p_notes ->> j.id::text, error_class = NULL, lost = 0
+  WHERE j.ctid = ANY (v_rows);
+  IF cardinality(v_held) = cardinality(p_ids) THEN RETURN; END IF;
+  RETURN QUERY SELECT u.id, CASE WHEN EXISTS (SELECT FROM pgjobs_job j WHERE j.id = u.id AND j.lease = u.lease) THEN 'busy' ELSE 'lost' END
+  FROM unnest(p_ids, p_leases) u (id, lease) WHERE u.id <> ALL (coalesce(v_held, '{}'));
+END $$;
+
+-- retry: reserved → pending later, because the handler failed and attempts are left. A job that somebody asked to cancel ends as cancelled.
+-- p_delay: how long to wait from now; NULL: pgjobs_next_run_after. p_outcome: error or timeout.
+-- Index: the primary key.
+-- Returns the new status, or busy (locked by others: try again), or lost.
+CREATE OR REPLACE FUNCTION pgjobs_retry(
+  p_id bigint, p_lease bigint, p_error text, p_error_class text DEFAULT '', p_traceback text DEFAULT '', p_delay interval DEFAULT NULL,
+  p_outcome text DEFAULT 'error', p_log text DEFAULT ''
+) RETURNS text
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+  v_status text := pgjobs_hold(p_id, p_lease);
+  v_now timestamptz := clock_timestamp();
+BEGIN
+  IF v_status <> 'held' THEN RETURN v_status; END IF;
+  WITH moved AS (
+    UPDATE pgjobs_job j SET
+      status = CASE WHEN j.cancel_requested_at IS NULL THEN 'pending' ELSE 'cancelled' END,
+      finished_at = CASE WHEN j.cancel_requested_at IS NULL THEN NULL ELSE v_now END,
+      run_after = CASE WHEN j.cancel_requested_at IS NULL THEN coalesce(v_now + p_delay, pgjobs_next_run_after(j.attempts)) ELSE j.run_after END,
+      lease = NULL, reserved_by = NULL, reserved_at = NULL, reserved_until = NULL, lost = 0,
+      last_error = p_error, error_class = nullif(p_error_class, ''), updated_at = v_now
+    WHERE j.id = p_id AND j.lease = p_lease RETURNING j.*
+  ), recorded AS (
+    INSERT INTO pgjobs_attempt (job_id, attempt, outcome, error_class, error, traceback, worker, started_at, finished_at, log)
+    SELECT m.id, m.attempts, p_outcome, coalesce(p_error_class, ''), coalesce(p_error, ''), coalesce(p_traceback, ''), m.worker, m.last_attempted_at, v_now, coalesce(p_log, '') FROM moved m
+  ) SELECT m.status INTO v_status FROM moved m;
+  RETURN v_status;
+END $$;
+
+-- bury: reserved → dead, because the handler failed and no attempt is left. A job that somebody asked to cancel ends as cancelled.
+-- p_outcome: error or timeout. (An operator buries pending jobs: bury_pending.sql.)
+-- Index: the primary key.
+-- Returns the new status, or busy (locked by others: try again), or lost.
+CREATE OR REPLACE FUNCTION pgjobs_bury(
+  p_id bigint, p_lease bigint, p_error text, p_error_class text DEFAULT '', p_traceback text DEFAULT '',
+  p_outcome text DEFAULT 'error', p_log text DEFAULT ''
+) RETURNS text
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+  v_status text := pgjobs_hold(p_id, p_lease);
+  v_now timestamptz := clock_timestamp();
+BEGIN
+  IF v_status <> 'held' THEN RETURN v_status; END IF;
+  WITH moved AS (
+    UPDATE pgjobs_job j SET
+      status = CASE WHEN j.cancel_requested_at IS NULL THEN 'dead' ELSE 'cancelled' END, finished_at = v_now,
+      lease = NULL, reserved_by = NULL, reserved_at = NULL, reserved_until = NULL, lost = 0,
+      last_error = p_error, error_class = nullif(p_error_class, ''), updated_at = v_now
+    WHERE j.id = p_id AND j.lease = p_lease RETURNING j.*
+  ), recorded AS (
+    INSERT INTO pgjobs_attempt (job_id, attempt, outcome, error_class, error, traceback, worker, started_at, finished_at, log)
+    SELECT m.id, m.attempts, p_outcome, coalesce(p_error_class, ''), coalesce(p_error, ''), coalesce(p_traceback, ''), m.worker, m.last_attempted_at, v_now, coalesce(p_log, '') FROM moved m
+  ) SELECT m.status INTO v_status FROM moved m;
+  RETURN v_status;
+END $$;
+
+-- fail: reserved → failed, because the handler said that it can never work, or the payload cannot fit. A job that somebody
+-- asked to cancel ends as cancelled.
+-- p_error, p_error_class, p_traceback, p_log: what happened.
+-- Index: the primary key.
+-- Returns the new status, or busy (locked by others: try again), or lost.
+CREATE OR REPLACE FUNCTION pgjobs_fail(
+  p_id bigint, p_lease bigint, p_error text, p_error_class text DEFAULT '', p_traceback text DEFAULT '', p_log text DEFAULT ''
+) RETURNS text
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+  v_status text := pgjobs_hold(p_id, p_lease);
+  v_now timestamptz := clock_timestamp();
+BEGIN
+  IF v_status <> 'held' THEN RETURN v_status; END IF;
+  WITH moved AS (
+    UPDATE pgjobs_job j SET
+      status = CASE WHEN j.cancel_requested_at IS NULL THEN 'failed' ELSE 'cancelled' END, finished_at = v_now,
+      lease = NULL, reserved_by = NULL, reserved_at = NULL, reserved_until = NULL, lost = 0,
+      last_error = p_error, error_class = nullif(p_error_class, ''), updated_at = v_now
+    WHERE j.id = p_id AND j.lease = p_lease RETURNING j.*
+  ), recorded AS (
+    INSERT INTO pgjobs_attempt (job_id, attempt, outcome, error_class, error, traceback, worker, started_at, finished_at, log)
+    SELECT m.id, m.attempts, 'failed', coalesce(p_error_class, ''), coalesce(p_error, ''), coalesce(p_traceback, ''), m.worker, m.last_attempted_at, v_now, coalesce(p_log, '') FROM moved m
+  ) SELECT m.status INTO v_status FROM moved m;
+  RETURN v_status;
+END $$;
+
+-- snooze: reserved → pending later; the attempt is given back and the snooze counted. A job that somebody asked to cancel
+-- ends as cancelled.
+-- p_until: when to run again; p_error: the reason, for the reader.
+-- Index: the primary key.
+-- Returns the new status, or busy (locked by others: try again), or lost.
+CREATE OR REPLACE FUNCTION pgjobs_snooze(p_id bigint, p_lease bigint, p_until timestamptz, p_error text DEFAULT NULL) RETURNS text
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+  v_status text := pgjobs_hold(p_id, p_lease);
+  v_now timestamptz := clock_timestamp();
+BEGIN
+  IF v_status <> 'held' THEN RETURN v_status; END IF;
+  UPDATE pgjobs_job j SET
+    status = CASE WHEN j.cancel_requested_at IS NULL THEN 'pending' ELSE 'cancelled' END,
+    finished_at = CASE WHEN j.cancel_requested_at IS NULL THEN NULL ELSE v_now END,
+    run_after = CASE WHEN j.cancel_requested_at IS NULL THEN p_until ELSE j.run_after END,
+    attempts = j.attempts - 1, snoozes = least(j.snoozes + 1, 32767), worker_ids = trim_array(j.worker_ids, least(cardinality(j.worker_ids), 1)), lost = 0,
+    lease = NULL, reserved_by = NULL, reserved_at = NULL, reserved_until = NULL, last_error = nullif(p_error, ''), error_class = NULL, updated_at = v_now
+  WHERE j.id = p_id AND j.lease = p_lease
+  RETURNING j.status INTO v_status;
+  RETURN v_status;
+END $$;
+
+-- release: reserved → pending now; the attempt is given back and the refund counted. A job that had started is refunded five
+-- times at most (a pill must not hide behind deploys): after that its attempt counts, and the last one makes it dead.
+-- A job that somebody asked to cancel ends as cancelled.
+-- p_ids, p_leases: pair by pair; p_started: whether their handlers had begun; p_reason: for the history of those that had.
+-- Index: the primary key, once for each pair.
+-- Returns a row for each: the new status, or busy (locked by others: try again), or lost.
+CREATE OR REPLACE FUNCTION pgjobs_release(p_ids bigint[], p_leases bigint[], p_started boolean, p_reason text DEFAULT '')
+RETURNS TABLE (id bigint, outcome text)
+LANGUAGE plpgsql SET search_path FROM CURRENT SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+#variable_conflict use_column
+DECLARE
+  v_now timestamptz;
+  v_rows tid[];
+  v_held bigint[];
+BEGIN
+  SELECT array_agg(x.ctid), array_agg(h.id) INTO v_rows, v_held FROM (SELECT * FROM unnest(p_ids, p_leases) u (id, lease) ORDER BY u.id) h
+  CROSS JOIN LATERAL (SELECT j.ctid FROM pgjobs_job j WHERE j.id = h.id AND j.lease = h.lease FOR NO KEY UPDATE SKIP LOCKED) x;
+  v_now := clock_timestamp();
+  IF p_started THEN
+    INSERT INTO pgjobs_attempt (job_id, attempt, outcome, error, worker, started_at, finished_at)
+    SELECT j.id, j.attempts, 'interrupted', p_reason, j.worker, j.last_attempted_at, v_now FROM pgjobs_job j WHERE j.ctid = ANY (v_rows);
+  END IF;
+  RETURN QUERY WITH released AS (
+    UPDATE pgjobs_job j SET
+      status = CASE WHEN j.cancel_requested_at IS NOT NULL THEN 'cancelled' WHEN p_started AND j.refunds >= 5 AND j.attempts >= j.max_attempts THEN 'dead' ELSE 'pending' END,
+      finished_at = CASE WHEN j.cancel_requested_at IS NOT NULL OR p_started AND j.refunds >= 5 AND j.attempts >= j.max_attempts THEN v_now END,
+      run_after = CASE WHEN j.cancel_requested_at IS NULL THEN v_now ELSE j.run_after END,
+      attempts = CASE WHEN p_started AND j.refunds >= 5 THEN j.attempts ELSE j.attempts - 1 END,
+      worker_ids = CASE WHEN p_started AND j.refunds >= 5 THEN j.worker_ids ELSE trim_array(j.worker_ids, least(cardinality(j.worker_ids), 1)) END,
+      refunds = CASE WHEN p_started AND j.refunds >= 5 THEN j.refunds ELSE least(j.refunds + 1, 32767) END,
+      started_at = CASE WHEN NOT p_started AND j.attempts = 1 THEN NULL ELSE j.started_at END,
+      lease = NULL, reserved_by = NULL, reserved_at = NULL, reserved_until = NULL,
+      last_error = CASE WHEN p_started THEN p_reason ELSE j.last_error END, updated_at = v_now
+    WHERE j.ctid = ANY (v_rows) RETURNING j.id, j.status, j.queue
+  ), told AS (
+    SELECT pg_notify('pgjobs', q.queue) FROM (SELECT DISTINCT r.queue FROM released r WHERE r.status = 'pending') q
+  ) SELECT r.id, r.status FROM released r LEFT JOIN (SELECT count(*) FROM told) t ON true;
+  RETURN QUERY SELECT u.id, CASE WHEN EXISTS (SELECT FROM pgjobs_job j WHERE j.id = u.id AND j.lease = u.lease) THEN 'busy' ELSE 'lost' END
+  FROM unnest(p_ids, p_leases) u (id, lease) WHERE u.id <> ALL (coalesce(v_held, '{}'));
+END $$;
+
+-- cancel, by the holder: reserved → cancelled, because the handler raised Cancel, or was told to stop and did.
+-- p_error: the reason.
+-- Index: the primary key.
+-- Returns cancelled, or busy (locked by others: try again), or lost.
+CREATE OR REPLACE FUNCTION pgjobs_cancel_held(p_id bigint, p_lease bigint, p_error text, p_log text DEFAULT '') RETURNS text
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+  v_status text := pgjobs_hold(p_id, p_lease);
+  v_now timestamptz := clock_timestamp();
+BEGIN
+  IF v_status <> 'held' THEN RETURN v_status; END IF;
+  WITH moved AS (
+    UPDATE pgjobs_job j SET
+      status = 'cancelled', finished_at = v_now, lease = NULL, reserved_by = NULL, reserved_at = NULL, reserved_until = NULL, lost = 0,
+      last_error = p_error, error_class = NULL, updated_at = v_now
+    WHERE j.id = p_id AND j.lease = p_lease RETURNING j.*
+  ) INSERT INTO pgjobs_attempt (job_id, attempt, outcome, error, worker, started_at, finished_at, log)
+    SELECT m.id, m.attempts, 'cancelled', coalesce(p_error, ''), m.worker, m.last_attempted_at, v_now, coalesce(p_log, '') FROM moved m;
+  RETURN 'cancelled';
+END $$;
+
+-- progress: what a running handler says about how far it is; no move.
+-- p_progress: {done, total, text}.
+-- Index: the primary key.
+-- Returns held when it was stored, or busy (locked by others), or lost.
+CREATE OR REPLACE FUNCTION pgjobs_progress(p_id bigint, p_lease bigint, p_progress jsonb) RETURNS text
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+  v_held text := pgjobs_hold(p_id, p_lease);
+BEGIN
+  IF v_held = 'held' THEN
+    UPDATE pgjobs_job j SET progress = p_progress, updated_at = clock_timestamp() WHERE j.id = p_id AND j.lease = p_lease;
+  END IF;
+  RETURN v_held;
+END $$;
+
+-- finish: reserved → done; or, when the handler failed, retry while attempts are left and bury when none is.
+-- p_id, p_lease: the job and the token that the claim returned; p_error: the failure's text; p_result: the success's value.
+-- Index: the primary key.
+-- Returns the new status (done, pending, dead; cancelled when a failure meets a request to cancel), or NULL when the lease was
+-- lost: then nothing was changed. Unlike the batch forms it waits for a row that an open transaction holds.
+CREATE OR REPLACE FUNCTION pgjobs_finish(p_id bigint, p_lease bigint, p_success boolean, p_error text DEFAULT NULL, p_result jsonb DEFAULT NULL)
+RETURNS text
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+  v_job record;
+BEGIN
+  IF p_success IS NULL THEN
+    RAISE EXCEPTION 'p_success has to be true or false' USING ERRCODE = 'null_value_not_allowed';
+  END IF;
+  SELECT j.attempts, j.max_attempts INTO v_job FROM pgjobs_job j WHERE j.id = p_id AND j.lease = p_lease FOR NO KEY UPDATE;
+  IF NOT FOUND THEN RETURN NULL; END IF;
+  IF p_success THEN
+    PERFORM pgjobs_finish_many(ARRAY[p_id], ARRAY[p_lease], CASE WHEN p_result IS NOT NULL THEN jsonb_build_object(p_id::text, p_result) END);
+    RETURN 'done';
+  ELSIF v_job.attempts < v_job.max_attempts THEN
+    RETURN pgjobs_retry(p_id, p_lease, p_error);
+  END IF;
+  RETURN pgjobs_bury(p_id, p_lease, p_error);
+END $$;
+
+-- reap: reservations whose lease lapsed → pending, or dead when no attempt is left, or cancelled when somebody asked for that.
+-- It needs nothing but the row. p_batch: how many at most; p_spare_first: the first lost attempt in a row is due at once
+-- (later ones wait: a job that kills its worker must not spin); false: each waits.
+-- Index: pgjobs_reserved.
+-- Returns what it moved: id, kind, queue, the new status, attempts, and the worker that lost it.
+CREATE OR REPLACE FUNCTION pgjobs_reap(p_batch integer DEFAULT 1000, p_spare_first boolean DEFAULT true)
+RETURNS TABLE (id bigint, kind text, queue text, status text, attempts integer, worker text)
+LANGUAGE plpgsql SET search_path FROM CURRENT SET enable_seqscan = off AS $$
+#variable_conflict use_column
+DECLARE
+  v_now timestamptz := clock_timestamp();
+  v_rows tid[];
+BEGIN
+  -- reserved_by <> NULL follows from the status; named as a range it keeps the planner on the small index.
+  v_rows := ARRAY(
+    SELECT j.ctid FROM pgjobs_job j WHERE j.status = 'reserved' AND j.reserved_by >= '' AND j.reserved_until < v_now
+    LIMIT p_batch FOR NO KEY UPDATE SKIP LOCKED);
+  IF cardinality(v_rows) = 0 THEN RETURN; END IF;
+  RETURN QUERY WITH reaped AS (
+    UPDATE pgjobs_job j SET
+      status = CASE WHEN j.cancel_requested_at IS NOT NULL THEN 'cancelled' WHEN j.attempts >= j.max_attempts THEN 'dead' ELSE 'pending' END,
+      finished_at = CASE WHEN j.cancel_requested_at IS NOT NULL OR j.attempts >= j.max_attempts THEN v_now END,
+      run_after = CASE WHEN j.cancel_requested_at IS NOT NULL OR j.attempts >= j.max_attempts THEN j.run_after
+                       WHEN p_spare_first AND j.lost = 0 THEN v_now ELSE pgjobs_next_run_after(j.attempts) END,
+      lost = least(j.lost + 1, 32767),
+      last_error = concat_ws(E'\n', nullif(left(j.last_error, 10000), ''),
+        CASE WHEN j.cancel_requested_at IS NULL AND j.attempts < j.max_attempts THEN 'Requeued after timeout' ELSE 'Timeout exceeded' END),
+      lease = NULL, reserved_by = NULL, reserved_at = NULL, reserved_until = NULL, updated_at = v_now
+    WHERE j.ctid = ANY (v_rows) AND j.status = 'reserved' AND j.reserved_until < v_now
+    RETURNING j.*
+  ), recorded AS (
+    INSERT INTO pgjobs_attempt (job_id, attempt, outcome, error, worker, started_at, finished_at)
+    SELECT r.id, r.attempts, 'lost', format('Lost worker %s: it stopped extending its lease', r.worker), coalesce(r.worker, ''), r.last_attempted_at, v_now FROM reaped r
+  ), told AS (
+    SELECT pg_notify('pgjobs', q.queue) FROM (SELECT DISTINCT r.queue FROM reaped r WHERE r.status = 'pending') q
+  ) SELECT r.id, r.kind, r.queue, r.status, r.attempts, r.worker FROM reaped r LEFT JOIN (SELECT count(*) FROM told) t ON true;
+END $$;
+
+-- reap, for workers without heartbeats, to be called now and then by any of them; each returned job waits its backoff.
+-- p_batch: how many at most.
+-- Index: pgjobs_reserved.
+-- Returns how many lapsed reservations were returned or buried.
+CREATE OR REPLACE FUNCTION pgjobs_requeue_timed_out(p_batch integer DEFAULT 1000) RETURNS integer
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+  v_count integer;
+BEGIN
+  SELECT count(*) INTO v_count FROM pgjobs_reap(p_batch, false);
+  PERFORM pgjobs_rerun(r.kind, r.dedupe_key) FROM pgjobs_rerun r ORDER BY r.kind, r.dedupe_key LIMIT p_batch;
+  RETURN v_count;
+END $$;
+
+-- cancel: pending → cancelled; for a reserved job a request, which the next heartbeat delivers.
+-- p_ids; p_by: who, for the reader.
+-- Index: the primary key.
+-- Returns a row for each id: cancelled, requested, not_live (it had ended), missing, or busy (locked by others: try again).
+CREATE OR REPLACE FUNCTION pgjobs_cancel(p_ids bigint[], p_by text DEFAULT '') RETURNS TABLE (id bigint, outcome text)
+LANGUAGE plpgsql SET search_path FROM CURRENT SET enable_seqscan = off AS $$
+#variable_conflict use_column
+DECLARE
+  v_now timestamptz;
+  v_held bigint[];
+BEGIN
+  v_held := ARRAY(SELECT j.id FROM pgjobs_job j WHERE j.id = ANY (p_ids) ORDER BY j.id FOR NO KEY UPDATE SKIP LOCKED);
+  v_now := clock_timestamp();
+  RETURN QUERY SELECT j.id, 'not_live' FROM pgjobs_job j WHERE j.id = ANY (v_held) AND j.status IN ('done', 'failed', 'dead', 'cancelled');
+  RETURN QUERY UPDATE pgjobs_job j SET status = 'cancelled', finished_at = v_now, last_error = concat('cancelled', ' by ' || nullif(p_by, '')), error_class = NULL, updated_at = v_now
+    WHERE j.id = ANY (v_held) AND j.status = 'pending' RETURNING j.id, 'cancelled';
+  RETURN QUERY UPDATE pgjobs_job j SET cancel_requested_at = coalesce(j.cancel_requested_at, v_now), updated_at = v_now
+    WHERE j.id = ANY (v_held) AND j.status = 'reserved' RETURNING j.id, 'requested';
+  RETURN QUERY SELECT u.id, CASE WHEN EXISTS (SELECT FROM pgjobs_job j WHERE j.id = u.id) THEN 'busy' ELSE 'missing' END
+    FROM (SELECT DISTINCT unnest(p_ids)) u (id) WHERE u.id <> ALL (v_held);
+END $$;
+
+-- reschedule: pending → pending at another time, priority or queue; NULL leaves a thing as it is.
+-- p_ids; p_run_after, p_priority, p_queue.
+-- Index: the primary key.
+-- Returns a row for each id: rescheduled, not_pending, missing, or busy (locked by others: try again).
+CREATE OR REPLACE FUNCTION pgjobs_reschedule(p_ids bigint[], p_run_after timestamptz DEFAULT NULL, p_priority integer DEFAULT NULL, p_queue text DEFAULT NULL)
+RETURNS TABLE (id bigint, outcome text)
+LANGUAGE plpgsql SET search_path FROM CURRENT SET enable_seqscan = off AS $$
+#variable_conflict use_column
+DECLARE
+  v_held bigint[];
+BEGIN
+  v_held := ARRAY(SELECT j.id FROM pgjobs_job j WHERE j.id = ANY (p_ids) ORDER BY j.id FOR NO KEY UPDATE SKIP LOCKED);
+  RETURN QUERY WITH moved AS (
+    UPDATE pgjobs_job j SET run_after = coalesce(p_run_after, j.run_after), priority = coalesce(p_priority, j.priority), queue = coalesce(p_queue, j.queue),
+      updated_at = clock_timestamp()
+    WHERE j.id = ANY (v_held) AND j.status = 'pending' RETURNING j.id, j.queue
+  ), told AS (
+    SELECT pg_notify('pgjobs', q.queue) FROM (SELECT DISTINCT m.queue FROM moved m) q
+  ) SELECT m.id, 'rescheduled' FROM moved m LEFT JOIN (SELECT count(*) FROM told) t ON true;
+  RETURN QUERY SELECT j.id, 'not_pending' FROM pgjobs_job j WHERE j.id = ANY (v_held) AND j.status <> 'pending';
+  RETURN QUERY SELECT u.id, CASE WHEN EXISTS (SELECT FROM pgjobs_job j WHERE j.id = u.id) THEN 'busy' ELSE 'missing' END
+    FROM (SELECT DISTINCT unnest(p_ids)) u (id) WHERE u.id <> ALL (v_held);
+END $$;
+
+-- bury, by an operator: pending → dead ("buried by NAME").
+-- p_ids; p_by: who.
+-- Index: the primary key.
+-- Returns a row for each id: buried, not_pending, missing, or busy (locked by others: try again).
+CREATE OR REPLACE FUNCTION pgjobs_bury_pending(p_ids bigint[], p_by text DEFAULT '') RETURNS TABLE (id bigint, outcome text)
+LANGUAGE plpgsql SET search_path FROM CURRENT SET enable_seqscan = off AS $$
+#variable_conflict use_column
+DECLARE
+  v_now timestamptz;
+  v_held bigint[];
+BEGIN
+  v_held := ARRAY(SELECT j.id FROM pgjobs_job j WHERE j.id = ANY (p_ids) ORDER BY j.id FOR NO KEY UPDATE SKIP LOCKED);
+  v_now := clock_timestamp();
+  RETURN QUERY SELECT j.id, 'not_pending' FROM pgjobs_job j WHERE j.id = ANY (v_held) AND j.status <> 'pending';
+  RETURN QUERY UPDATE pgjobs_job j SET status = 'dead', finished_at = v_now, updated_at = v_now, error_class = NULL,
+      last_error = concat_ws(E'\n', nullif(j.last_error, ''), concat('buried', ' by ' || nullif(p_by, '')))
+    WHERE j.id = ANY (v_held) AND j.status = 'pending' RETURNING j.id, 'buried';
+  RETURN QUERY SELECT u.id, CASE WHEN EXISTS (SELECT FROM pgjobs_job j WHERE j.id = u.id) THEN 'busy' ELSE 'missing' END
+    FROM (SELECT DISTINCT unnest(p_ids)) u (id) WHERE u.id <> ALL (v_held);
+END $$;
+
+-- requeue: an operator's done, failed, dead, cancelled → pending now, with one more attempt at least. History and attempts stay.
+-- p_ids.
+-- Index: the primary key; pgjobs_dedupe for those with a key.
+-- Returns a row for each id: requeued, key_in_use (holder: who has the dedupe key now), not_final, missing, or busy (locked by
+-- others: try again). One that cannot be requeued does not stop the rest.
+CREATE OR REPLACE FUNCTION pgjobs_requeue(p_ids bigint[]) RETURNS TABLE (id bigint, outcome text, holder bigint)
+LANGUAGE plpgsql SET search_path FROM CURRENT SET enable_seqscan = off AS $$
+#variable_conflict use_column
+DECLARE
+  v_held bigint[];
+  v_job record;
+  v_holder bigint;
+  v_moved boolean;
+BEGIN
+  v_held := ARRAY(SELECT j.id FROM pgjobs_job j WHERE j.id = ANY (p_ids) ORDER BY j.id FOR NO KEY UPDATE SKIP LOCKED);
+  RETURN QUERY SELECT j.id, 'not_final', NULL::bigint FROM pgjobs_job j WHERE j.id = ANY (v_held) AND j.status IN ('pending', 'reserved');
+  -- Rows with a key one by one: another live job may hold it, and may appear at any moment.
+  FOR v_job IN
+    SELECT j.id, j.kind, j.dedupe_key FROM pgjobs_job j
+    WHERE j.id = ANY (v_held) AND j.dedupe_key IS NOT NULL AND j.status IN ('done', 'failed', 'dead', 'cancelled') ORDER BY j.id
+  LOOP
+    v_moved := false;
+    FOR v_try IN 1..10 LOOP
+      SELECT j.id INTO v_holder FROM pgjobs_job j WHERE j.kind = v_job.kind AND j.dedupe_key = v_job.dedupe_key AND j.status IN ('pending', 'reserved');
+      EXIT WHEN FOUND;
+      BEGIN
+        PERFORM pgjobs_requeue_rows(ARRAY[v_job.id]);
+        v_moved := true;
+        EXIT;
+      EXCEPTION WHEN unique_violation THEN  -- somebody took the key just now: look who
+        v_holder := NULL;
+      END;
+    END LOOP;
+    RETURN QUERY SELECT v_job.id, CASE WHEN v_moved THEN 'requeued' ELSE 'key_in_use' END, CASE WHEN NOT v_moved THEN v_holder END;
+  END LOOP;
+  RETURN QUERY SELECT r, 'requeued', NULL::bigint FROM pgjobs_requeue_rows(ARRAY(
+    SELECT j.id FROM pgjobs_job j WHERE j.id = ANY (v_held) AND j.dedupe_key IS NULL AND j.status IN ('done', 'failed', 'dead', 'cancelled'))) r;
+  RETURN QUERY SELECT u.id, CASE WHEN EXISTS (SELECT FROM pgjobs_job j WHERE j.id = u.id) THEN 'busy' ELSE 'missing' END, NULL::bigint
+    FROM (SELECT DISTINCT unnest(p_ids)) u (id) WHERE u.id <> ALL (v_held);
+END $$;
+
+CREATE OR REPLACE FUNCTION pgjobs_requeue_rows(p_ids bigint[]) RETURNS SETOF bigint
+LANGUAGE plpgsql SET search_path FROM CURRENT SET enable_seqscan = off AS $$
+DECLARE
+  v_now timestamptz := clock_timestamp();
+BEGIN
+  RETURN QUERY WITH moved AS (
+    UPDATE pgjobs_job j SET
+      status = 'pending', run_after = v_now, max_attempts = greatest(j.max_attempts, j.attempts + 1),
+      result = NULL, progress = NULL, last_error = NULL, error_class = NULL, finished_at = NULL, cancel_requested_at = NULL, refunds = 0, lost = 0,
+      expires_at = CASE WHEN j.expires_at > v_now THEN j.expires_at END,  -- or it would expire again at once
+      updated_at = v_now
+    WHERE j.id = ANY (p_ids) AND j.status IN ('done', 'failed', 'dead', 'cancelled') RETURNING j.id, j.queue
+  ), told AS (
+    SELECT pg_notify('pgjobs', q.queue) FROM (SELECT DISTINCT m.queue FROM moved m) q
+  ) SELECT m.id FROM moved m LEFT JOIN (SELECT count(*) FROM told) t ON true;
+END $$;
+
+-- expire: pending jobs past expires_at → cancelled, with the error "expired".
+-- p_batch: how many at most.
+-- Index: pgjobs_expire.
+-- Returns how many.
+CREATE OR REPLACE FUNCTION pgjobs_expire(p_batch integer DEFAULT 1000) RETURNS integer
+LANGUAGE plpgsql SET search_path FROM CURRENT SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+DECLARE
+  v_now timestamptz := clock_timestamp();
+  v_rows tid[];
+BEGIN
+  v_rows := ARRAY(
+    SELECT j.ctid FROM pgjobs_job j WHERE j.status = 'pending' AND j.expires_at <= v_now ORDER BY j.expires_at
+    LIMIT p_batch FOR NO KEY UPDATE SKIP LOCKED);
+  UPDATE pgjobs_job j SET status = 'cancelled', finished_at = v_now, last_error = 'expired', error_class = NULL, updated_at = v_now
+  WHERE j.ctid = ANY (v_rows) AND j.status = 'pending';
+  RETURN cardinality(v_rows);
+END $$;
+
+-- prune: final → gone, with the history of their attempts.
+-- p_ids.
+-- Index: the primary key; pgjobs_attempt_of_job.
+-- Returns a row for each id: pruned, not_final, missing, or busy (locked by others: try again).
+CREATE OR REPLACE FUNCTION pgjobs_prune(p_ids bigint[]) RETURNS TABLE (id bigint, outcome text)
+LANGUAGE plpgsql SET search_path FROM CURRENT SET enable_seqscan = off AS $$
+#variable_conflict use_column
+DECLARE
+  v_held bigint[];
+  v_gone bigint[];
+BEGIN
+  v_held := ARRAY(SELECT j.id FROM pgjobs_job j WHERE j.id = ANY (p_ids) ORDER BY j.id FOR UPDATE SKIP LOCKED);
+  WITH gone AS (
+    DELETE FROM pgjobs_job j WHERE j.id = ANY (v_held) AND j.status IN ('done', 'failed', 'dead', 'cancelled') RETURNING j.id
+  ) SELECT coalesce(array_agg(g.id), '{}') INTO v_gone FROM gone g;
+  DELETE FROM pgjobs_attempt a WHERE a.job_id = ANY (v_gone);
+  RETURN QUERY SELECT g, 'pruned' FROM unnest(v_gone) g;
+  RETURN QUERY SELECT h, 'not_final' FROM unnest(v_held) h WHERE h <> ALL (v_gone);
+  RETURN QUERY SELECT u.id, CASE WHEN EXISTS (SELECT FROM pgjobs_job j WHERE j.id = u.id) THEN 'busy' ELSE 'missing' END
+    FROM (SELECT DISTINCT unnest(p_ids)) u (id) WHERE u.id <> ALL (v_held);
+END $$;
+
+-- prune, by retention: jobs of one final status that ended longer than p_age ago → gone, the oldest first.
+-- p_status; p_age; p_batch: how many at most, so that a call is short.
+-- Index: pgjobs_prune; pgjobs_attempt_of_job.
+-- Returns how many.
+CREATE OR REPLACE FUNCTION pgjobs_prune_old(p_status text, p_age interval, p_batch integer DEFAULT 1000) RETURNS integer
+LANGUAGE plpgsql SET search_path FROM CURRENT SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+DECLARE
+  v_before timestamptz := clock_timestamp() - p_age;
+  v_gone bigint[];
+BEGIN
+  WITH gone AS (
+    DELETE FROM pgjobs_job j WHERE j.ctid = ANY (ARRAY(
+      SELECT o.ctid FROM pgjobs_job o
+      WHERE o.status = p_status AND o.status IN ('done', 'failed', 'dead', 'cancelled') AND o.finished_at IS NOT NULL AND o.finished_at <= v_before
+      ORDER BY o.finished_at LIMIT p_batch FOR UPDATE SKIP LOCKED))
+    RETURNING j.id
+  ) SELECT coalesce(array_agg(g.id), '{}') INTO v_gone FROM gone g;
+  DELETE FROM pgjobs_attempt a WHERE a.job_id = ANY (v_gone);
+  RETURN cardinality(v_gone);
+END $$;
+
+-- archive: jobs of one final status that ended longer than p_age ago → pgjobs_archivedjob, the oldest first; their history stays.
+-- p_status; p_age; p_batch: how many at most.
+-- Index: pgjobs_prune.
+-- Returns how many.
+CREATE OR REPLACE FUNCTION pgjobs_archive(p_status text, p_age interval, p_batch integer DEFAULT 1000) RETURNS integer
+LANGUAGE plpgsql SET search_path FROM CURRENT SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+DECLARE
+  v_before timestamptz := clock_timestamp() - p_age;
+  v_count integer;
+BEGIN
+  WITH gone AS (
+    DELETE FROM pgjobs_job j WHERE j.ctid = ANY (ARRAY(
+      SELECT o.ctid FROM pgjobs_job o
+      WHERE o.status = p_status AND o.status IN ('done', 'failed', 'dead', 'cancelled') AND o.finished_at IS NOT NULL AND o.finished_at <= v_before
+      ORDER BY o.finished_at LIMIT p_batch FOR UPDATE SKIP LOCKED))
+    RETURNING j.*
+  ) INSERT INTO pgjobs_archivedjob (id, kind, queue, payload, priority, status, run_after, attempts, max_attempts, timeout, dedupe_key, lease,
+      reserved_by, reserved_at, reserved_until, worker, worker_ids, last_error, error_class, result, progress, meta, refunds, snoozes, lost,
+      cancel_requested_at, expires_at, schedule_id, scheduled_for, parent_id, created_at, updated_at, started_at, last_attempted_at, finished_at)
+    SELECT g.id, g.kind, g.queue, g.payload, g.priority, g.status, g.run_after, g.attempts, g.max_attempts, g.timeout, g.dedupe_key, g.lease,
+      g.reserved_by, g.reserved_at, g.reserved_until, g.worker, g.worker_ids, g.last_error, g.error_class, g.result, g.progress, g.meta, g.refunds, g.snoozes, g.lost,
+      g.cancel_requested_at, g.expires_at, g.schedule_id, g.scheduled_for, g.parent_id, g.created_at, g.updated_at, g.started_at, g.last_attempted_at, g.finished_at
+    FROM gone g;
+  GET DIAGNOSTICS v_count = ROW_COUNT;
+  RETURN v_count;
+END $$;
+
+-- pause: no new claims of a queue or a kind, on any worker.
+-- p_scope: queue or kind; p_name; p_until: NULL until it is resumed; p_by, p_reason: for the reader.
+-- Index: pgjobs_pause_name.
+-- Returns nothing; a second pause of the same thing replaces the first.
+CREATE OR REPLACE FUNCTION pgjobs_pause(p_scope text, p_name text, p_until timestamptz DEFAULT NULL, p_by text DEFAULT '', p_reason text DEFAULT '')
+RETURNS void
+LANGUAGE sql SET search_path FROM CURRENT AS $$
+  INSERT INTO pgjobs_pause AS p (scope, name, until, by, reason) VALUES (p_scope, p_name, p_until, coalesce(p_by, ''), coalesce(p_reason, ''))
+  ON CONFLICT (scope, name) DO UPDATE SET until = excluded.until, by = excluded.by, reason = excluded.reason, created_at = clock_timestamp()
+$$;
+
+-- resume: end a pause, and wake the workers.
+-- p_scope: queue or kind; p_name.
+-- Index: pgjobs_pause_name.
+-- Returns whether there was one.
+CREATE OR REPLACE FUNCTION pgjobs_resume(p_scope text, p_name text) RETURNS boolean
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+  DELETE FROM pgjobs_pause p WHERE p.scope = p_scope AND p.name = p_name;
+  IF NOT FOUND THEN RETURN false; END IF;
+  PERFORM pg_notify('pgjobs', CASE WHEN p_scope = 'queue' THEN p_name ELSE '' END);
+  RETURN true;
+END $$;
+
+-- beat: all that a keeper does each few seconds, in one statement: its worker's row, heartbeat, reap, wishes left over.
+-- p_worker … p_stopping: the row for people; p_ids, p_leases: the jobs held, pair by pair; p_lease: how long to hold from now.
+-- Index: those of heartbeat and reap.
+-- Returns events: a verdict of heartbeat but held (id), reaped (all of reap), and next (seconds until the first lease of
+-- anybody lapses; at most one row).
+CREATE OR REPLACE FUNCTION pgjobs_beat(
+  p_worker text, p_host text, p_pid integer, p_queues text[], p_exclude_queues text[], p_kinds text[], p_threads integer, p_running integer,
+  p_stopping boolean, p_ids bigint[], p_leases bigint[], p_lease interval, p_batch integer DEFAULT 1000
+) RETURNS TABLE (event text, id bigint, kind text, queue text, status text, attempts integer, worker text, seconds double precision)
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+#variable_conflict use_column
+BEGIN
+  RETURN QUERY SELECT h.verdict, h.id, NULL::text, NULL::text, NULL::text, NULL::integer, NULL::text, NULL::double precision
+    FROM pgjobs_heartbeat(p_ids, p_leases, p_lease) h WHERE h.verdict <> 'held';
+  RETURN QUERY SELECT 'reaped', r.id, r.kind, r.queue, r.status, r.attempts, r.worker, NULL::double precision FROM pgjobs_reap(p_batch) r;
+  PERFORM pgjobs_rerun(r.kind, r.dedupe_key) FROM (SELECT * FROM pgjobs_rerun ORDER BY kind, dedupe_key LIMIT p_batch) r;
+  INSERT INTO pgjobs_worker AS w (name, host, pid, queues, exclude_queues, kinds, threads, running, stopping)
+  VALUES (p_worker, p_host, p_pid, p_queues, p_exclude_queues, p_kinds, p_threads, p_running, p_stopping)
+  ON CONFLICT (name) DO UPDATE SET running = excluded.running, stopping = excluded.stopping, beat_at = clock_timestamp();
+  DELETE FROM pgjobs_worker w WHERE w.beat_at < clock_timestamp() - interval '1 day';
+  RETURN QUERY SELECT 'next', NULL::bigint, NULL::text, NULL::text, NULL::text, NULL::integer, NULL::text,
+    extract(epoch FROM min(j.reserved_until) - clock_timestamp())::double precision
+    FROM pgjobs_job j WHERE j.status = 'reserved' AND j.reserved_by <> p_worker HAVING min(j.reserved_until) IS NOT NULL;
+END $$;
+
+-- What happens by itself, whoever writes: a new job wakes workers, an ended one gives its wish for a rerun a life, updated_at is kept.
+-- No parameters.
+-- Index: those of rerun.
+-- Returns nothing.
+
+-- One notification for each queue and statement, and only for what comes due within the hour. `SET LOCAL pgjobs.notify = off`
+-- silences a transaction.
+CREATE OR REPLACE FUNCTION pgjobs_job_inserted() RETURNS trigger
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+  PERFORM pg_notify('pgjobs', i.queue) FROM (
+    SELECT DISTINCT n.queue FROM inserted n WHERE n.status = 'pending' AND n.run_after < clock_timestamp() + interval '1 hour') i;
+  RETURN NULL;
+END $$;
+CREATE OR REPLACE TRIGGER pgjobs_job_inserted AFTER INSERT ON pgjobs_job REFERENCING NEW TABLE AS inserted FOR EACH STATEMENT
+WHEN (current_setting('pgjobs.notify', true) IS DISTINCT FROM 'off') EXECUTE FUNCTION pgjobs_job_inserted();
+
+CREATE OR REPLACE FUNCTION pgjobs_job_ended() RETURNS trigger
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+  PERFORM pgjobs_rerun(OLD.kind, OLD.dedupe_key);
+  RETURN NULL;
+END $$;
+CREATE OR REPLACE TRIGGER pgjobs_job_ended AFTER UPDATE OF status ON pgjobs_job FOR EACH ROW
+WHEN (OLD.dedupe_key IS NOT NULL AND OLD.status IN ('pending', 'reserved') AND NEW.status NOT IN ('pending', 'reserved'))
+EXECUTE FUNCTION pgjobs_job_ended();
+CREATE OR REPLACE TRIGGER pgjobs_job_deleted AFTER DELETE ON pgjobs_job FOR EACH ROW
+WHEN (OLD.dedupe_key IS NOT NULL AND OLD.status IN ('pending', 'reserved')) EXECUTE FUNCTION pgjobs_job_ended();
+
+-- A wish that was made while the holder ran, and is committed after it ended, would meet nobody: it looks for itself at commit.
+-- (Should the holder end in the very moment of the commit, the next beat of any worker finds the wish.)
+CREATE OR REPLACE FUNCTION pgjobs_rerun_wished() RETURNS trigger
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+  PERFORM pgjobs_rerun(NEW.kind, NEW.dedupe_key);
+  RETURN NULL;
+END $$;
+DROP TRIGGER IF EXISTS pgjobs_rerun_wished ON pgjobs_rerun;
+CREATE CONSTRAINT TRIGGER pgjobs_rerun_wished AFTER INSERT OR UPDATE ON pgjobs_rerun DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
+EXECUTE FUNCTION pgjobs_rerun_wished();
+
+CREATE OR REPLACE FUNCTION pgjobs_job_touched() RETURNS trigger
+LANGUAGE plpgsql AS $$
+BEGIN
+  NEW.updated_at := clock_timestamp();
+  RETURN NEW;
+END $$;
+CREATE OR REPLACE TRIGGER pgjobs_job_touched BEFORE UPDATE ON pgjobs_job FOR EACH ROW
+WHEN (NEW.updated_at IS NOT DISTINCT FROM OLD.updated_at) EXECUTE FUNCTION pgjobs_job_touched();
+
+SELECT set_config('search_path', current_setting('pgjobs.search_path'), true);

@@ -1,0 +1,24 @@
+-- beat: all that a keeper does each few seconds, in one statement: its worker's row, heartbeat, reap, wishes left over.
+-- p_worker … p_stopping: the row for people; p_ids, p_leases: the jobs held, pair by pair; p_lease: how long to hold from now.
+-- Index: those of heartbeat and reap.
+-- Returns events: a verdict of heartbeat but held (id), reaped (all of reap), and next (seconds until the first lease of
+-- anybody lapses; at most one row).
+CREATE OR REPLACE FUNCTION pgjobs_beat(
+  p_worker text, p_host text, p_pid integer, p_queues text[], p_exclude_queues text[], p_kinds text[], p_threads integer, p_running integer,
+  p_stopping boolean, p_ids bigint[], p_leases bigint[], p_lease interval, p_batch integer DEFAULT 1000
+) RETURNS TABLE (event text, id bigint, kind text, queue text, status text, attempts integer, worker text, seconds double precision)
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+#variable_conflict use_column
+BEGIN
+  RETURN QUERY SELECT h.verdict, h.id, NULL::text, NULL::text, NULL::text, NULL::integer, NULL::text, NULL::double precision
+    FROM pgjobs_heartbeat(p_ids, p_leases, p_lease) h WHERE h.verdict <> 'held';
+  RETURN QUERY SELECT 'reaped', r.id, r.kind, r.queue, r.status, r.attempts, r.worker, NULL::double precision FROM pgjobs_reap(p_batch) r;
+  PERFORM pgjobs_rerun(r.kind, r.dedupe_key) FROM (SELECT * FROM pgjobs_rerun ORDER BY kind, dedupe_key LIMIT p_batch) r;
+  INSERT INTO pgjobs_worker AS w (name, host, pid, queues, exclude_queues, kinds, threads, running, stopping)
+  VALUES (p_worker, p_host, p_pid, p_queues, p_exclude_queues, p_kinds, p_threads, p_running, p_stopping)
+  ON CONFLICT (name) DO UPDATE SET running = excluded.running, stopping = excluded.stopping, beat_at = clock_timestamp();
+  DELETE FROM pgjobs_worker w WHERE w.beat_at < clock_timestamp() - interval '1 day';
+  RETURN QUERY SELECT 'next', NULL::bigint, NULL::text, NULL::text, NULL::text, NULL::integer, NULL::text,
+    extract(epoch FROM min(j.reserved_until) - clock_timestamp())::double precision
+    FROM pgjobs_job j WHERE j.status = 'reserved' AND j.reserved_by <> p_worker HAVING min(j.reserved_until) IS NOT NULL;
+END $$;

@@ -1,0 +1,20 @@
+-- bury, by an operator: pending → dead ("buried by NAME").
+-- p_ids; p_by: who.
+-- Index: the primary key.
+-- Returns a row for each id: buried, not_pending, missing, or busy (locked by others: try again).
+CREATE OR REPLACE FUNCTION pgjobs_bury_pending(p_ids bigint[], p_by text DEFAULT '') RETURNS TABLE (id bigint, outcome text)
+LANGUAGE plpgsql SET search_path FROM CURRENT SET enable_seqscan = off AS $$
+#variable_conflict use_column
+DECLARE
+  v_now timestamptz;
+  v_held bigint[];
+BEGIN
+  v_held := ARRAY(SELECT j.id FROM pgjobs_job j WHERE j.id = ANY (p_ids) ORDER BY j.id FOR NO KEY UPDATE SKIP LOCKED);
+  v_now := clock_timestamp();
+  RETURN QUERY SELECT j.id, 'not_pending' FROM pgjobs_job j WHERE j.id = ANY (v_held) AND j.status <> 'pending';
+  RETURN QUERY UPDATE pgjobs_job j SET status = 'dead', finished_at = v_now, updated_at = v_now, error_class = NULL,
+      last_error = concat_ws(E'\n', nullif(j.last_error, ''), concat('buried', ' by ' || nullif(p_by, '')))
+    WHERE j.id = ANY (v_held) AND j.status = 'pending' RETURNING j.id, 'buried';
+  RETURN QUERY SELECT u.id, CASE WHEN EXISTS (SELECT FROM pgjobs_job j WHERE j.id = u.id) THEN 'busy' ELSE 'missing' END
+    FROM (SELECT DISTINCT unnest(p_ids)) u (id) WHERE u.id <> ALL (v_held);
+END $$;

@@ -1,0 +1,21 @@
+-- cancel: pending → cancelled; for a reserved job a request, which the next heartbeat delivers.
+-- p_ids; p_by: who, for the reader.
+-- Index: the primary key.
+-- Returns a row for each id: cancelled, requested, not_live (it had ended), missing, or busy (locked by others: try again).
+CREATE OR REPLACE FUNCTION pgjobs_cancel(p_ids bigint[], p_by text DEFAULT '') RETURNS TABLE (id bigint, outcome text)
+LANGUAGE plpgsql SET search_path FROM CURRENT SET enable_seqscan = off AS $$
+#variable_conflict use_column
+DECLARE
+  v_now timestamptz;
+  v_held bigint[];
+BEGIN
+  v_held := ARRAY(SELECT j.id FROM pgjobs_job j WHERE j.id = ANY (p_ids) ORDER BY j.id FOR NO KEY UPDATE SKIP LOCKED);
+  v_now := clock_timestamp();
+  RETURN QUERY SELECT j.id, 'not_live' FROM pgjobs_job j WHERE j.id = ANY (v_held) AND j.status IN ('done', 'failed', 'dead', 'cancelled');
+  RETURN QUERY UPDATE pgjobs_job j SET status = 'cancelled', finished_at = v_now, last_error = concat('cancelled', ' by ' || nullif(p_by, '')), error_class = NULL, updated_at = v_now
+    WHERE j.id = ANY (v_held) AND j.status = 'pending' RETURNING j.id, 'cancelled';
+  RETURN QUERY UPDATE pgjobs_job j SET cancel_requested_at = coalesce(j.cancel_requested_at, v_now), updated_at = v_now
+    WHERE j.id = ANY (v_held) AND j.status = 'reserved' RETURNING j.id, 'requested';
+  RETURN QUERY SELECT u.id, CASE WHEN EXISTS (SELECT FROM pgjobs_job j WHERE j.id = u.id) THEN 'busy' ELSE 'missing' END
+    FROM (SELECT DISTINCT unnest(p_ids)) u (id) WHERE u.id <> ALL (v_held);
+END $$;

@@ -1,0 +1,24 @@
+-- finish, for many: reserved → done, each row only under its own lease.
+-- p_ids, p_leases: pair by pair; p_results: {id: result} of those that returned something; p_notes: {id: text} for the reader.
+-- Index: the primary key, once for each pair (the lateral subquery locks, so it cannot become a join).
+-- Returns only the jobs that were not finished: busy (locked by others: try again) or lost.
+CREATE OR REPLACE FUNCTION pgjobs_finish_many(p_ids bigint[], p_leases bigint[], p_results jsonb DEFAULT NULL, p_notes jsonb DEFAULT NULL)
+RETURNS TABLE (id bigint, outcome text)
+LANGUAGE plpgsql SET search_path FROM CURRENT SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+#variable_conflict use_column
+DECLARE
+  v_now timestamptz;
+  v_rows tid[];
+  v_held bigint[];
+BEGIN
+  SELECT array_agg(x.ctid), array_agg(h.id) INTO v_rows, v_held FROM (SELECT * FROM unnest(p_ids, p_leases) u (id, lease) ORDER BY u.id) h
+  CROSS JOIN LATERAL (SELECT j.ctid FROM pgjobs_job j WHERE j.id = h.id AND j.lease = h.lease FOR NO KEY UPDATE SKIP LOCKED) x;
+  v_now := clock_timestamp();
+  UPDATE pgjobs_job j SET
+    status = 'done', finished_at = v_now, updated_at = v_now, lease = NULL, reserved_by = NULL, reserved_at = NULL, reserved_until = NULL,
+    result = p_results -> j.id::text, last_error = p_notes ->> j.id::text, error_class = NULL, lost = 0
+  WHERE j.ctid = ANY (v_rows);
+  IF cardinality(v_held) = cardinality(p_ids) THEN RETURN; END IF;
+  RETURN QUERY SELECT u.id, CASE WHEN EXISTS (SELECT FROM pgjobs_job j WHERE j.id = u.id AND j.lease = u.lease) THEN 'busy' ELSE 'lost' END
+  FROM unnest(p_ids, p_leases) u (id, lease) WHERE u.id <> ALL (coalesce(v_held, '{}'));
+END $$;

@@ -1,0 +1,21 @@
+-- prune: final → gone, with the history of their attempts.
+-- p_ids.
+-- Index: the primary key; pgjobs_attempt_of_job.
+-- Returns a row for each id: pruned, not_final, missing, or busy (locked by others: try again).
+CREATE OR REPLACE FUNCTION pgjobs_prune(p_ids bigint[]) RETURNS TABLE (id bigint, outcome text)
+LANGUAGE plpgsql SET search_path FROM CURRENT SET enable_seqscan = off AS $$
+#variable_conflict use_column
+DECLARE
+  v_held bigint[];
+  v_gone bigint[];
+BEGIN
+  v_held := ARRAY(SELECT j.id FROM pgjobs_job j WHERE j.id = ANY (p_ids) ORDER BY j.id FOR UPDATE SKIP LOCKED);
+  WITH gone AS (
+    DELETE FROM pgjobs_job j WHERE j.id = ANY (v_held) AND j.status IN ('done', 'failed', 'dead', 'cancelled') RETURNING j.id
+  ) SELECT coalesce(array_agg(g.id), '{}') INTO v_gone FROM gone g;
+  DELETE FROM pgjobs_attempt a WHERE a.job_id = ANY (v_gone);
+  RETURN QUERY SELECT g, 'pruned' FROM unnest(v_gone) g;
+  RETURN QUERY SELECT h, 'not_final' FROM unnest(v_held) h WHERE h <> ALL (v_gone);
+  RETURN QUERY SELECT u.id, CASE WHEN EXISTS (SELECT FROM pgjobs_job j WHERE j.id = u.id) THEN 'busy' ELSE 'missing' END
+    FROM (SELECT DISTINCT unnest(p_ids)) u (id) WHERE u.id <> ALL (v_held);
+END $$;

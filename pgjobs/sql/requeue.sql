@@ -1,0 +1,57 @@
+-- requeue: an operator's done, failed, dead, cancelled → pending now, with one more attempt at least. History and attempts stay.
+-- p_ids.
+-- Index: the primary key; pgjobs_dedupe for those with a key.
+-- Returns a row for each id: requeued, key_in_use (holder: who has the dedupe key now), not_final, missing, or busy (locked by
+-- others: try again). One that cannot be requeued does not stop the rest.
+CREATE OR REPLACE FUNCTION pgjobs_requeue(p_ids bigint[]) RETURNS TABLE (id bigint, outcome text, holder bigint)
+LANGUAGE plpgsql SET search_path FROM CURRENT SET enable_seqscan = off AS $$
+#variable_conflict use_column
+DECLARE
+  v_held bigint[];
+  v_job record;
+  v_holder bigint;
+  v_moved boolean;
+BEGIN
+  v_held := ARRAY(SELECT j.id FROM pgjobs_job j WHERE j.id = ANY (p_ids) ORDER BY j.id FOR NO KEY UPDATE SKIP LOCKED);
+  RETURN QUERY SELECT j.id, 'not_final', NULL::bigint FROM pgjobs_job j WHERE j.id = ANY (v_held) AND j.status IN ('pending', 'reserved');
+  -- Rows with a key one by one: another live job may hold it, and may appear at any moment.
+  FOR v_job IN
+    SELECT j.id, j.kind, j.dedupe_key FROM pgjobs_job j
+    WHERE j.id = ANY (v_held) AND j.dedupe_key IS NOT NULL AND j.status IN ('done', 'failed', 'dead', 'cancelled') ORDER BY j.id
+  LOOP
+    v_moved := false;
+    FOR v_try IN 1..10 LOOP
+      SELECT j.id INTO v_holder FROM pgjobs_job j WHERE j.kind = v_job.kind AND j.dedupe_key = v_job.dedupe_key AND j.status IN ('pending', 'reserved');
+      EXIT WHEN FOUND;
+      BEGIN
+        PERFORM pgjobs_requeue_rows(ARRAY[v_job.id]);
+        v_moved := true;
+        EXIT;
+      EXCEPTION WHEN unique_violation THEN  -- somebody took the key just now: look who
+        v_holder := NULL;
+      END;
+    END LOOP;
+    RETURN QUERY SELECT v_job.id, CASE WHEN v_moved THEN 'requeued' ELSE 'key_in_use' END, CASE WHEN NOT v_moved THEN v_holder END;
+  END LOOP;
+  RETURN QUERY SELECT r, 'requeued', NULL::bigint FROM pgjobs_requeue_rows(ARRAY(
+    SELECT j.id FROM pgjobs_job j WHERE j.id = ANY (v_held) AND j.dedupe_key IS NULL AND j.status IN ('done', 'failed', 'dead', 'cancelled'))) r;
+  RETURN QUERY SELECT u.id, CASE WHEN EXISTS (SELECT FROM pgjobs_job j WHERE j.id = u.id) THEN 'busy' ELSE 'missing' END, NULL::bigint
+    FROM (SELECT DISTINCT unnest(p_ids)) u (id) WHERE u.id <> ALL (v_held);
+END $$;
+
+CREATE OR REPLACE FUNCTION pgjobs_requeue_rows(p_ids bigint[]) RETURNS SETOF bigint
+LANGUAGE plpgsql SET search_path FROM CURRENT SET enable_seqscan = off AS $$
+DECLARE
+  v_now timestamptz := clock_timestamp();
+BEGIN
+  RETURN QUERY WITH moved AS (
+    UPDATE pgjobs_job j SET
+      status = 'pending', run_after = v_now, max_attempts = greatest(j.max_attempts, j.attempts + 1),
+      result = NULL, progress = NULL, last_error = NULL, error_class = NULL, finished_at = NULL, cancel_requested_at = NULL, refunds = 0, lost = 0,
+      expires_at = CASE WHEN j.expires_at > v_now THEN j.expires_at END,  -- or it would expire again at once
+      updated_at = v_now
+    WHERE j.id = ANY (p_ids) AND j.status IN ('done', 'failed', 'dead', 'cancelled') RETURNING j.id, j.queue
+  ), told AS (
+    SELECT pg_notify('pgjobs', q.queue) FROM (SELECT DISTINCT m.queue FROM moved m) q
+  ) SELECT m.id FROM moved m LEFT JOIN (SELECT count(*) FROM told) t ON true;
+END $$;

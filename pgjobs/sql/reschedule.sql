@@ -1,0 +1,23 @@
+-- reschedule: pending → pending at another time, priority or queue; NULL leaves a thing as it is.
+-- p_ids; p_run_after, p_priority, p_queue.
+-- Index: the primary key.
+-- Returns a row for each id: rescheduled, not_pending, missing, or busy (locked by others: try again).
+CREATE OR REPLACE FUNCTION pgjobs_reschedule(p_ids bigint[], p_run_after timestamptz DEFAULT NULL, p_priority integer DEFAULT NULL, p_queue text DEFAULT NULL)
+RETURNS TABLE (id bigint, outcome text)
+LANGUAGE plpgsql SET search_path FROM CURRENT SET enable_seqscan = off AS $$
+#variable_conflict use_column
+DECLARE
+  v_held bigint[];
+BEGIN
+  v_held := ARRAY(SELECT j.id FROM pgjobs_job j WHERE j.id = ANY (p_ids) ORDER BY j.id FOR NO KEY UPDATE SKIP LOCKED);
+  RETURN QUERY WITH moved AS (
+    UPDATE pgjobs_job j SET run_after = coalesce(p_run_after, j.run_after), priority = coalesce(p_priority, j.priority), queue = coalesce(p_queue, j.queue),
+      updated_at = clock_timestamp()
+    WHERE j.id = ANY (v_held) AND j.status = 'pending' RETURNING j.id, j.queue
+  ), told AS (
+    SELECT pg_notify('pgjobs', q.queue) FROM (SELECT DISTINCT m.queue FROM moved m) q
+  ) SELECT m.id, 'rescheduled' FROM moved m LEFT JOIN (SELECT count(*) FROM told) t ON true;
+  RETURN QUERY SELECT j.id, 'not_pending' FROM pgjobs_job j WHERE j.id = ANY (v_held) AND j.status <> 'pending';
+  RETURN QUERY SELECT u.id, CASE WHEN EXISTS (SELECT FROM pgjobs_job j WHERE j.id = u.id) THEN 'busy' ELSE 'missing' END
+    FROM (SELECT DISTINCT unnest(p_ids)) u (id) WHERE u.id <> ALL (v_held);
+END $$;
