@@ -1,0 +1,1 @@
+"""The domain API: handlers, their registry, and the ways to enqueue."""

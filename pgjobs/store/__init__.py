@@ -1,0 +1,59 @@
+"""One function a verb: the only place with a cursor. Each calls the SQL function of its name.
+
+Every function takes a Django connection first, so that the caller decides in whose transaction the move happens.
+Plain values go down, plain rows come up.
+"""
+
+from .enqueueing import NewJob, enqueue, enqueue_many
+from .holding import (
+    ClaimedJob,
+    bury,
+    cancel_held,
+    claim,
+    fail,
+    finish_many,
+    next_due,
+    progress,
+    release,
+    retry,
+    snooze,
+    still_owned,
+)
+from .keeping import Beat, Event, beat, expire, forget_worker, prune_old, reap
+from .operating import bury_pending, cancel, pause, prune, requeue, reschedule, resume
+from .reading import pending_estimate, schema_problem, server
+
+__all__ = [
+    "Beat",
+    "ClaimedJob",
+    "Event",
+    "NewJob",
+    "beat",
+    "bury",
+    "bury_pending",
+    "cancel",
+    "cancel_held",
+    "claim",
+    "enqueue",
+    "enqueue_many",
+    "expire",
+    "fail",
+    "finish_many",
+    "forget_worker",
+    "next_due",
+    "pause",
+    "pending_estimate",
+    "progress",
+    "prune",
+    "prune_old",
+    "reap",
+    "release",
+    "requeue",
+    "reschedule",
+    "resume",
+    "retry",
+    "schema_problem",
+    "server",
+    "snooze",
+    "still_owned",
+]

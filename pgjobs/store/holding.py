@@ -1,0 +1,188 @@
+"""Moves by a worker: it claims jobs, and ends each under the lease of its claim.
+
+The functions that end a job answer its new status, or ``"busy"`` (somebody's open transaction holds the row: try again),
+or ``"lost"`` (the lease is another's: nothing was changed).
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from .calling import Connection, rows, value
+
+
+class ClaimedJob(NamedTuple):
+    """What a worker needs of a job to run it. ``timeout`` and ``waited`` (due → claimed) are seconds."""
+
+    id: int
+    lease: int
+    kind: str
+    queue: str
+    payload: str
+    attempt: int
+    max_attempts: int
+    timeout: float | None
+    meta: dict[str, Any] | None
+    scheduled_for: dt.datetime | None
+    lost: int
+    waited: float
+
+
+def claim(
+    connection: Connection,
+    limit: int,
+    worker: str,
+    *,
+    queues: Sequence[str] | None,
+    exclude_queues: Sequence[str],
+    kinds: Sequence[str] | None,
+    lease: float,
+) -> list[ClaimedJob]:
+    """pending → reserved: at most ``limit`` due jobs, the highest priority first, held for ``lease`` seconds."""
+    found = rows(
+        connection,
+        "SELECT id, lease, kind, queue, payload, attempts, max_attempts, extract(epoch FROM timeout)::float8, meta,"
+        " scheduled_for, lost, extract(epoch FROM reserved_at - run_after)::float8"
+        " FROM pgjobs_claim(%s, %s, %s::text[], make_interval(secs => %s), %s::text[], %s::text[])",
+        (limit, worker, _list(queues), lease, _list(kinds), list(exclude_queues)),
+    )
+    return [ClaimedJob(*row[:8], _loads(row[8]), *row[9:]) for row in found]
+
+
+def next_due(connection: Connection, *, queues: Sequence[str] | None, exclude_queues: Sequence[str]) -> float | None:
+    """Seconds until the next pending job of these queues comes due; None when none is waiting for its time."""
+    due: float | None = value(
+        connection, "SELECT pgjobs_next_due(%s::text[], %s::text[])", (_list(queues), list(exclude_queues))
+    )
+    return due
+
+
+def finish_many(
+    connection: Connection,
+    ids: Sequence[int],
+    leases: Sequence[int],
+    results: Mapping[int, str],
+    notes: Mapping[int, str],
+) -> dict[int, str]:
+    """reserved → done, each under its own lease; ``{id: "busy" | "lost"}`` of those that were not finished.
+
+    ``results`` holds JSON text, ``notes`` what the reader should know of a result that could not be stored.
+    """
+    kept = "{" + ",".join(f'"{id_}":{text}' for id_, text in results.items()) + "}" if results else None
+    said = json.dumps({str(id_): note for id_, note in notes.items()}) if notes else None
+    return dict(
+        rows(
+            connection,
+            "SELECT id, outcome FROM pgjobs_finish_many(%s::bigint[], %s::bigint[], %s::jsonb, %s::jsonb)",
+            (list(ids), list(leases), kept, said),
+        )
+    )
+
+
+def retry(
+    connection: Connection,
+    id: int,  # noqa: A002 - the column's name
+    lease: int,
+    *,
+    error: str,
+    error_class: str = "",
+    traceback: str = "",
+    delay: float | None = None,
+    outcome: str = "error",
+    log: str = "",
+) -> str:
+    """reserved → pending in ``delay`` seconds (None: the default backoff), with a row of history."""
+    return str(
+        value(
+            connection,
+            "SELECT pgjobs_retry(%s, %s, %s, %s, %s, make_interval(secs => %s), %s, %s)",
+            (id, lease, error, error_class, traceback, delay, outcome, log),
+        )
+    )
+
+
+def bury(
+    connection: Connection,
+    id: int,  # noqa: A002
+    lease: int,
+    *,
+    error: str,
+    error_class: str = "",
+    traceback: str = "",
+    outcome: str = "error",
+    log: str = "",
+) -> str:
+    """reserved → dead, because no attempt is left, with a row of history."""
+    return str(
+        value(
+            connection,
+            "SELECT pgjobs_bury(%s, %s, %s, %s, %s, %s, %s)",
+            (id, lease, error, error_class, traceback, outcome, log),
+        )
+    )
+
+
+def fail(
+    connection: Connection,
+    id: int,  # noqa: A002
+    lease: int,
+    *,
+    error: str,
+    error_class: str = "",
+    traceback: str = "",
+    log: str = "",
+) -> str:
+    """reserved → failed, because it can never work, with a row of history."""
+    return str(
+        value(
+            connection,
+            "SELECT pgjobs_fail(%s, %s, %s, %s, %s, %s)",
+            (id, lease, error, error_class, traceback, log),
+        )
+    )
+
+
+def snooze(connection: Connection, id: int, lease: int, *, until: dt.datetime | float, reason: str = "") -> str:  # noqa: A002
+    """reserved → pending at ``until`` (a time, or seconds from now); the attempt is given back."""
+    when = "%s" if isinstance(until, dt.datetime) else "clock_timestamp() + make_interval(secs => %s)"
+    return str(value(connection, f"SELECT pgjobs_snooze(%s, %s, {when}, %s)", (id, lease, until, reason)))
+
+
+def cancel_held(connection: Connection, id: int, lease: int, *, reason: str, log: str = "") -> str:  # noqa: A002
+    """reserved → cancelled, because its handler said so."""
+    return str(value(connection, "SELECT pgjobs_cancel_held(%s, %s, %s, %s)", (id, lease, reason, log)))
+
+
+def release(
+    connection: Connection, ids: Sequence[int], leases: Sequence[int], *, started: bool, reason: str = ""
+) -> dict[int, str]:
+    """reserved → pending now, the attempt given back (of a started one five times at most); an answer for each id."""
+    return dict(
+        rows(
+            connection,
+            "SELECT id, outcome FROM pgjobs_release(%s::bigint[], %s::bigint[], %s, %s)",
+            (list(ids), list(leases), started, reason),
+        )
+    )
+
+
+def progress(connection: Connection, id: int, lease: int, text: str) -> str:  # noqa: A002
+    """Store what a handler says about how far it is (JSON text); no move."""
+    return str(value(connection, "SELECT pgjobs_progress(%s, %s, %s::jsonb)", (id, lease, text)))
+
+
+def still_owned(connection: Connection, id: int, lease: int) -> bool:  # noqa: A002
+    """Whether the job is still held under this lease."""
+    return bool(value(connection, "SELECT pgjobs_still_owned(%s, %s)", (id, lease)))
+
+
+def _list(names: Sequence[str] | None) -> list[str] | None:
+    return None if names is None else list(names)
+
+
+def _loads(text: Any) -> Any:
+    """jsonb as raw SQL through Django's connection returns it: text."""
+    return json.loads(text) if isinstance(text, str) else text
