@@ -206,7 +206,9 @@ def prepare(
             kind=kind,
             payload=json_payload.dumps(dict(given), settings.MAX_PAYLOAD_BYTES),
             queue=_queue(queue, handler, settings),
-            priority=_pick(priority, handler.priority if handler else 0, lambda v: check_number(v, "priority", -100, 100)),
+            priority=_pick(
+                priority, handler.priority if handler else 0, lambda v: check_number(v, "priority", -100, 100)
+            ),
             max_attempts=_pick(
                 max_attempts, (handler and handler.max_attempts) or settings.MAX_ATTEMPTS, check_attempts
             ),
@@ -241,7 +243,9 @@ def _pick(given: Any, default: Any, check: Any) -> Any:
 
 
 def _queue(given: Any, handler: Handler | None, settings: Settings) -> str:
-    queue: str = _pick(given, handler.queue if handler else "default", lambda v: json_payload.check_text(v, "queue", 255))
+    queue: str = _pick(
+        given, handler.queue if handler else "default", lambda v: json_payload.check_text(v, "queue", 255)
+    )
     if settings.QUEUES is not None and queue not in settings.QUEUES:
         raise EnqueueError(f"queue {queue!r} is none of PGJOBS['QUEUES']: {', '.join(settings.QUEUES)}.")
     return queue
@@ -265,7 +269,9 @@ def _time(value: Any, name: str) -> dt.datetime:
     if not isinstance(value, dt.datetime):
         raise EnqueueError(f"{name} has to be a datetime, not {type(value).__name__}.")
     if value.tzinfo is None and django_settings.USE_TZ:
-        raise EnqueueError(f"{name} is a naive datetime while USE_TZ is on. Use django.utils.timezone.now() and the like.")
+        raise EnqueueError(
+            f"{name} is a naive datetime while USE_TZ is on. Use django.utils.timezone.now() and the like."
+        )
     if not 1 < value.year < 9999:
         raise EnqueueError(f"{name} has to lie between the years 2 and 9998, not in {value.year}.")
     return value
@@ -282,7 +288,9 @@ def _new_jobs(jobs: Iterable[Any], alias: str) -> Iterator[store.NewJob]:
                 f"item {n} of enqueue_many() is {one!r}; it has to be handler.prepare(…) or a pair (job_or_kind, payload)."
             )
         if prepared.using not in (None, alias):
-            raise EnqueueError(f"item {n} of enqueue_many() is prepared for {prepared.using!r}, but stored in {alias!r}.")
+            raise EnqueueError(
+                f"item {n} of enqueue_many() is prepared for {prepared.using!r}, but stored in {alias!r}."
+            )
         yield prepared.new
 
 

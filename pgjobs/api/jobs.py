@@ -32,7 +32,9 @@ class Options(Generic[P]):
         if "database" in options:
             options["using"] = options.pop("database")
         if unknown := set(options) - OPTIONS:
-            raise TypeError(f"using() does not know {', '.join(sorted(unknown))}; it takes {', '.join(sorted(OPTIONS))}.")
+            raise TypeError(
+                f"using() does not know {', '.join(sorted(unknown))}; it takes {', '.join(sorted(OPTIONS))}."
+            )
         return Options(self.handler, {**self._options, **options})
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Enqueued:

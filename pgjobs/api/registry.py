@@ -64,7 +64,9 @@ class Handler:
             for name in payload:
                 if name not in self.parameters:
                     close = difflib.get_close_matches(str(name), self.parameters, n=1)
-                    hint = f"did you mean '{close[0]}'?" if close else f"it takes {', '.join(self.parameters) or 'none'}."
+                    hint = (
+                        f"did you mean '{close[0]}'?" if close else f"it takes {', '.join(self.parameters) or 'none'}."
+                    )
                     raise PayloadTypeError(f"payload.{name}: {self.kind}() has no argument '{name}'; {hint}")
         if missing := [name for name in self.parameters if name in self.required and name not in payload]:
             raise PayloadTypeError(
@@ -92,7 +94,9 @@ def make_handler(function: Callable[..., Any], options: Mapping[str, Any]) -> Ha
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise ConfigurationError(f"@job on {where}: a generator never runs by being called; make it a plain function.")
     if is_async and options["atomic"]:
-        raise ConfigurationError(f"@job on {where}: atomic=True needs a plain function; Django has no async transactions.")
+        raise ConfigurationError(
+            f"@job on {where}: atomic=True needs a plain function; Django has no async transactions."
+        )
     try:
         return Handler(
             kind=check_text(options["kind"] or function.__name__, "kind", 255),
@@ -140,7 +144,9 @@ def check_timeout(value: Any) -> float | None:
 
 
 def _classes(value: Any, name: str) -> tuple[type[BaseException], ...]:
-    found = value if isinstance(value, tuple) else tuple(value) if isinstance(value, (list, set, frozenset)) else (value,)
+    found = (
+        value if isinstance(value, tuple) else tuple(value) if isinstance(value, (list, set, frozenset)) else (value,)
+    )
     for one in found:
         if not (isinstance(one, type) and issubclass(one, BaseException)):
             raise ValueError(f"{name} takes exception classes, not {one!r}.")

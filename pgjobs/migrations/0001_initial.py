@@ -3,11 +3,12 @@
 import datetime
 from pathlib import Path
 
-import django.contrib.postgres.fields
 import django.db.models.deletion
 import django.db.models.functions.datetime
 import django.db.models.lookups
 from django.db import migrations, models
+
+import pgjobs.models.fields
 
 # Finished jobs out of the way, in partitions by the time of their end; what has no partition of its own goes into the default one.
 ARCHIVE = """
@@ -58,48 +59,9 @@ class Migration(migrations.Migration):
                 ("name", models.TextField(primary_key=True, serialize=False)),
                 ("host", models.TextField(verbose_name="host")),
                 ("pid", models.IntegerField(verbose_name="pid")),
-                (
-                    "queues",
-                    django.contrib.postgres.fields.ArrayField(
-                        base_field=models.TextField(),
-                        blank=True,
-                        db_default=models.Value(
-                            [],
-                            output_field=django.contrib.postgres.fields.ArrayField(
-                                base_field=models.TextField(), size=None
-                            ),
-                        ),
-                        size=None,
-                    ),
-                ),
-                (
-                    "exclude_queues",
-                    django.contrib.postgres.fields.ArrayField(
-                        base_field=models.TextField(),
-                        blank=True,
-                        db_default=models.Value(
-                            [],
-                            output_field=django.contrib.postgres.fields.ArrayField(
-                                base_field=models.TextField(), size=None
-                            ),
-                        ),
-                        size=None,
-                    ),
-                ),
-                (
-                    "kinds",
-                    django.contrib.postgres.fields.ArrayField(
-                        base_field=models.TextField(),
-                        blank=True,
-                        db_default=models.Value(
-                            [],
-                            output_field=django.contrib.postgres.fields.ArrayField(
-                                base_field=models.TextField(), size=None
-                            ),
-                        ),
-                        size=None,
-                    ),
-                ),
+                ("queues", pgjobs.models.fields.Array("text", blank=True, db_default=models.Value("{}"))),
+                ("exclude_queues", pgjobs.models.fields.Array("text", blank=True, db_default=models.Value("{}"))),
+                ("kinds", pgjobs.models.fields.Array("text", blank=True, db_default=models.Value("{}"))),
                 ("threads", models.IntegerField(verbose_name="threads")),
                 ("running", models.IntegerField(db_default=0, verbose_name="running")),
                 ("stopping", models.BooleanField(db_default=False, verbose_name="stopping")),
@@ -185,17 +147,11 @@ class Migration(migrations.Migration):
                 ("worker", models.TextField(blank=True, null=True, verbose_name="last worker")),
                 (
                     "worker_ids",
-                    django.contrib.postgres.fields.ArrayField(
-                        base_field=models.TextField(),
+                    pgjobs.models.fields.Array(
+                        "text",
                         blank=True,
-                        db_default=models.Value(
-                            [],
-                            output_field=django.contrib.postgres.fields.ArrayField(
-                                base_field=models.TextField(), size=None
-                            ),
-                        ),
+                        db_default=models.Value("{}"),
                         help_text="Who ran it, one entry an attempt, the latest 32.",
-                        size=None,
                     ),
                 ),
                 ("last_error", models.TextField(blank=True, null=True, verbose_name="last error")),
@@ -541,34 +497,8 @@ class Migration(migrations.Migration):
                 ("lost", models.BigIntegerField(db_default=0)),
                 ("wait_ms", models.BigIntegerField(db_default=0)),
                 ("run_ms", models.BigIntegerField(db_default=0)),
-                (
-                    "wait_histogram",
-                    django.contrib.postgres.fields.ArrayField(
-                        base_field=models.BigIntegerField(),
-                        blank=True,
-                        db_default=models.Value(
-                            [],
-                            output_field=django.contrib.postgres.fields.ArrayField(
-                                base_field=models.BigIntegerField(), size=None
-                            ),
-                        ),
-                        size=None,
-                    ),
-                ),
-                (
-                    "run_histogram",
-                    django.contrib.postgres.fields.ArrayField(
-                        base_field=models.BigIntegerField(),
-                        blank=True,
-                        db_default=models.Value(
-                            [],
-                            output_field=django.contrib.postgres.fields.ArrayField(
-                                base_field=models.BigIntegerField(), size=None
-                            ),
-                        ),
-                        size=None,
-                    ),
-                ),
+                ("wait_histogram", pgjobs.models.fields.Array("bigint", blank=True, db_default=models.Value("{}"))),
+                ("run_histogram", pgjobs.models.fields.Array("bigint", blank=True, db_default=models.Value("{}"))),
             ],
             options={
                 "constraints": [
@@ -724,17 +654,11 @@ class Migration(migrations.Migration):
                         ("worker", models.TextField(blank=True, null=True, verbose_name="last worker")),
                         (
                             "worker_ids",
-                            django.contrib.postgres.fields.ArrayField(
-                                base_field=models.TextField(),
+                            pgjobs.models.fields.Array(
+                                "text",
                                 blank=True,
-                                db_default=models.Value(
-                                    [],
-                                    output_field=django.contrib.postgres.fields.ArrayField(
-                                        base_field=models.TextField(), size=None
-                                    ),
-                                ),
+                                db_default=models.Value("{}"),
                                 help_text="Who ran it, one entry an attempt, the latest 32.",
-                                size=None,
                             ),
                         ),
                         ("last_error", models.TextField(blank=True, null=True, verbose_name="last error")),

@@ -2,29 +2,54 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
-from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import F, Func, Value
 from django.db.models.lookups import Exact, GreaterThanOrEqual, LessThanOrEqual
 
 
-def texts(**options: Any) -> ArrayField[Any, Any]:
+class Array(models.Field):  # type: ignore[type-arg] - not subscriptable at run time
+    """A one-dimensional array of ``item`` (text or bigint), as a list; empty unless given.
+
+    Not ``django.contrib.postgres``'s: that app would have to be in every user's INSTALLED_APPS.
+    """
+
+    def __init__(self, item: str, **options: Any) -> None:
+        self.item = item
+        options.setdefault("blank", True)
+        options.setdefault("db_default", Value("{}"))
+        super().__init__(**options)
+
+    def db_type(self, connection: Any) -> str:
+        return f"{self.item}[]"
+
+    def get_internal_type(self) -> str:
+        return "Array"
+
+    def deconstruct(self) -> Any:
+        name, path, args, options = super().deconstruct()
+        return name, path, [self.item, *args], options
+
+    def get_placeholder(self, value: Any, compiler: Any, connection: Any) -> str:
+        return f"%s::{self.item}[]"
+
+    def value_to_string(self, obj: Any) -> str:
+        return json.dumps(self.value_from_object(obj))
+
+    def to_python(self, value: Any) -> Any:
+        return json.loads(value) if isinstance(value, str) else value
+
+
+def texts(**options: Any) -> Array:
     """A ``text[]`` that is empty unless given."""
-    return ArrayField(
-        models.TextField(), blank=True, db_default=Value([], output_field=ArrayField(models.TextField())), **options
-    )
+    return Array("text", **options)
 
 
-def numbers(**options: Any) -> ArrayField[Any, Any]:
+def numbers(**options: Any) -> Array:
     """A ``bigint[]`` that is empty unless given."""
-    return ArrayField(
-        models.BigIntegerField(),
-        blank=True,
-        db_default=Value([], output_field=ArrayField(models.BigIntegerField())),
-        **options,
-    )
+    return Array("bigint", **options)
 
 
 def bytes_between(column: str, least: int, most: int, name: str) -> models.CheckConstraint:

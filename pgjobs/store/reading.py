@@ -35,7 +35,9 @@ def schema_problem(connection: Connection) -> str | None:
     executor = MigrationExecutor(connection)
     targets = [node for node in executor.loader.graph.leaf_nodes() if node[0] == "pgjobs"]
     plan = executor.migration_plan(targets)
-    missing = [f"{migration.app_label}.{migration.name}" for migration, _backwards in plan if migration.app_label == "pgjobs"]
+    missing = [
+        f"{migration.app_label}.{migration.name}" for migration, _backwards in plan if migration.app_label == "pgjobs"
+    ]
     if missing:
         return f"migrations are missing: {', '.join(missing)}"
     if value(connection, "SELECT to_regproc('pgjobs_claim') IS NULL"):
