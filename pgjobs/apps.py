@@ -16,4 +16,6 @@ class PgjobsConfig(AppConfig):
 
     def ready(self) -> None:
         """Register the checks, and import the ``jobs`` module of every app."""
+        from . import checks  # noqa: F401 - registers them
+
         autodiscover_modules("jobs")

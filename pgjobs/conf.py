@@ -178,7 +178,7 @@ def _backoff(value: object) -> Exponential:
     if not isinstance(value, Mapping) or (unknown := set(value) - {"base", "cap", "jitter"}):
         extra = f" (unknown: {', '.join(sorted(map(str, unknown)))})" if isinstance(value, Mapping) else ""
         raise ValueError('has to be {"base": seconds, "cap": seconds, "jitter": seconds}' + extra)
-    return Exponential(**{key: _seconds(v, zero=True, none=False) for key, v in value.items()})
+    return Exponential(**{key: _seconds(v, zero=True, none=False) or 0.0 for key, v in value.items()})
 
 
 def _retention(value: object) -> Mapping[str, dt.timedelta | None]:

@@ -160,7 +160,7 @@ def dumps_result(value: object, limit: int) -> tuple[str | None, str | None]:
         if not clean:
             text = json.dumps(_mended(value, 0), allow_nan=False, ensure_ascii=False, separators=(",", ":"))
         size = len(text.encode())
-    except BaseException as e:
+    except BaseException as e:  # noqa: BLE001 - whatever the value does when it is written
         return None, f"result not stored: {type(value).__name__} cannot be written as JSON ({type(e).__name__})"
     if size > limit:
         return None, f"result not stored: {size:,} bytes of JSON, the limit is {limit:,}"

@@ -10,7 +10,7 @@ from django.db.models import F, Func, Value
 from django.db.models.lookups import Exact, GreaterThanOrEqual, LessThanOrEqual
 
 
-class Array(models.Field):  # type: ignore[type-arg] - not subscriptable at run time
+class Array(models.Field):  # type: ignore[type-arg]  # not subscriptable at run time
     """A one-dimensional array of ``item`` (text or bigint), as a list; empty unless given.
 
     Not ``django.contrib.postgres``'s: that app would have to be in every user's INSTALLED_APPS.

@@ -1,8 +1,8 @@
--- beat: all that a keeper does each few seconds, in one statement: its worker's row, heartbeat, reap, wishes left over.
+-- beat: all that a keeper does each few seconds, in one statement: its worker's row, heartbeat, reap, expiry, wishes left over.
 -- p_worker … p_stopping: the row for people; p_ids, p_leases: the jobs held, pair by pair; p_lease: how long to hold from now.
--- Index: those of heartbeat and reap.
--- Returns events: a verdict of heartbeat but held (id), reaped (all of reap), and next (seconds until the first lease of
--- anybody lapses; at most one row).
+-- Index: those of heartbeat, reap and expire.
+-- Returns events: a verdict of heartbeat but held (id), reaped (all of reap), expired (attempts: how many), and next (seconds
+-- until the first lease of another worker lapses).
 CREATE OR REPLACE FUNCTION pgjobs_beat(
   p_worker text, p_host text, p_pid integer, p_queues text[], p_exclude_queues text[], p_kinds text[], p_threads integer, p_running integer,
   p_stopping boolean, p_ids bigint[], p_leases bigint[], p_lease interval, p_batch integer DEFAULT 1000
@@ -13,6 +13,8 @@ BEGIN
   RETURN QUERY SELECT h.verdict, h.id, NULL::text, NULL::text, NULL::text, NULL::integer, NULL::text, NULL::double precision
     FROM pgjobs_heartbeat(p_ids, p_leases, p_lease) h WHERE h.verdict <> 'held';
   RETURN QUERY SELECT 'reaped', r.id, r.kind, r.queue, r.status, r.attempts, r.worker, NULL::double precision FROM pgjobs_reap(p_batch) r;
+  RETURN QUERY SELECT 'expired', NULL::bigint, NULL::text, NULL::text, NULL::text, e.n, NULL::text, NULL::double precision
+    FROM pgjobs_expire(p_batch) e (n) WHERE e.n > 0;
   PERFORM pgjobs_rerun(r.kind, r.dedupe_key) FROM (SELECT * FROM pgjobs_rerun ORDER BY kind, dedupe_key LIMIT p_batch) r;
   INSERT INTO pgjobs_worker AS w (name, host, pid, queues, exclude_queues, kinds, threads, running, stopping)
   VALUES (p_worker, p_host, p_pid, p_queues, p_exclude_queues, p_kinds, p_threads, p_running, p_stopping)

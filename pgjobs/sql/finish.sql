@@ -1,5 +1,6 @@
 -- finish: reserved → done; or, when the handler failed, retry while attempts are left and bury when none is.
--- p_id, p_lease: the job and the token that the claim returned; p_error: the failure's text; p_result: the success's value.
+-- p_id, p_lease: the job and the token that the claim returned; p_result: the success's value; p_error: the failure's text
+-- (of a success: a note for the reader, kept as last_error).
 -- Index: the primary key.
 -- Returns the new status (done, pending, dead; cancelled when a failure meets a request to cancel), or NULL when the lease was
 -- lost: then nothing was changed. Unlike the batch forms it waits for a row that an open transaction holds.
@@ -15,7 +16,8 @@ BEGIN
   SELECT j.attempts, j.max_attempts INTO v_job FROM pgjobs_job j WHERE j.id = p_id AND j.lease = p_lease FOR NO KEY UPDATE;
   IF NOT FOUND THEN RETURN NULL; END IF;
   IF p_success THEN
-    PERFORM pgjobs_finish_many(ARRAY[p_id], ARRAY[p_lease], CASE WHEN p_result IS NOT NULL THEN jsonb_build_object(p_id::text, p_result) END);
+    PERFORM pgjobs_finish_many(ARRAY[p_id], ARRAY[p_lease], 
+      CASE WHEN p_result IS NOT NULL THEN jsonb_build_object(p_id::text, p_result) END, CASE WHEN p_error IS NOT NULL THEN jsonb_build_object(p_id::text, p_error) END);
     RETURN 'done';
   ELSIF v_job.attempts < v_job.max_attempts THEN
     RETURN pgjobs_retry(p_id, p_lease, p_error);

@@ -10,14 +10,15 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 Connection = BaseDatabaseWrapper
 
 
-def rows(connection: Connection, sql: str, params: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+def rows(connection: Connection, sql: str, params: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
     """All rows of one statement."""
     with connection.cursor() as cursor:
         cursor.execute(sql, params)
-        return cursor.fetchall()
+        found: list[tuple[Any, ...]] = cursor.fetchall()
+    return found
 
 
-def value(connection: Connection, sql: str, params: Sequence[object] = ()) -> Any:
+def value(connection: Connection, sql: str, params: Sequence[Any] = ()) -> Any:
     """The first column of the only row."""
     with connection.cursor() as cursor:
         cursor.execute(sql, params)

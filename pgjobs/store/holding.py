@@ -49,7 +49,7 @@ def claim(
         " FROM pgjobs_claim(%s, %s, %s::text[], make_interval(secs => %s), %s::text[], %s::text[])",
         (limit, worker, _list(queues), lease, _list(kinds), list(exclude_queues)),
     )
-    return [ClaimedJob(*row[:8], _loads(row[8]), *row[9:]) for row in found]
+    return [ClaimedJob._make((*row[:8], _loads(row[8]), *row[9:])) for row in found]
 
 
 def next_due(connection: Connection, *, queues: Sequence[str] | None, exclude_queues: Sequence[str]) -> float | None:
@@ -58,6 +58,12 @@ def next_due(connection: Connection, *, queues: Sequence[str] | None, exclude_qu
         connection, "SELECT pgjobs_next_due(%s::text[], %s::text[])", (_list(queues), list(exclude_queues))
     )
     return due
+
+
+def finish(connection: Connection, id: int, lease: int, result: str | None, note: str | None = None) -> bool:  # noqa: A002
+    """reserved → done in the caller's transaction, waiting for the row if need be; whether the lease still held."""
+    status = value(connection, "SELECT pgjobs_finish(%s, %s, true, %s, %s::jsonb)", (id, lease, note, result))
+    return status is not None
 
 
 def finish_many(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -24,7 +24,9 @@ class Beat:
 
 
 class Event(NamedTuple):
-    """One thing that a beat found: ``event`` is lost, cancel, busy (of the job ``id``), reaped, or next (``seconds``)."""
+    """One thing that a beat found: ``event`` is lost, cancel, busy (of the job ``id``), reaped, expired (``attempts``: how many),
+    or next (``seconds``).
+    """
 
     event: str
     id: int | None
@@ -84,12 +86,9 @@ def expire(connection: Connection, *, batch: int = 1000) -> int:
     return int(value(connection, "SELECT pgjobs_expire(%s)", (batch,)))
 
 
-def prune_old(connection: Connection, status: str, age: dt.timedelta, *, batch: int = 1000) -> int:
-    """Jobs of a final status that ended longer than ``age`` ago → gone, the oldest first; how many."""
-    return int(
-        value(
-            connection,
-            "SELECT pgjobs_prune_old(%s, make_interval(secs => %s), %s)",
-            (status, age.total_seconds(), batch),
-        )
-    )
+def prune_old(connection: Connection, ages: Mapping[str, dt.timedelta], *, batch: int = 1000) -> dict[str, int]:
+    """Jobs of each final status that ended longer than its age ago → gone, the oldest first; how many of each."""
+    calls = ", ".join(["pgjobs_prune_old(%s, make_interval(secs => %s), %s)"] * len(ages))
+    params = [p for status, age in ages.items() for p in (status, age.total_seconds(), batch)]
+    [counts] = rows(connection, f"SELECT {calls}", params) if ages else [()]
+    return dict(zip(ages, counts, strict=True))

@@ -1,0 +1,181 @@
+"""The claim loop: how many jobs to take, and how long to sleep.
+
+It takes as many jobs as there are free threads, and beyond that as much as is done in ``PREFETCH_MS`` by the measured run
+time: quick jobs come in batches, slow ones one by one. It sleeps until the earliest of: an announcement, a free thread, the
+next ``run_after``, the poll interval.
+"""
+
+from __future__ import annotations
+
+import queue
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from .. import store
+from ..conf import Settings
+from .held import Held, HeldJobs, Stage
+
+MOST = 1000
+"""Jobs that one claim takes at most."""
+
+FEWEST_PAUSE = 0.02
+"""Seconds between two claims that are not full, at least: announcements may come in thousands."""
+
+CAREFUL = 2.0
+"""Seconds without prefetch after a claim brought jobs on their last attempt that nobody could start at once."""
+
+
+class Wakes:
+    """A bell that may be rung by any thread, and from within a signal handler (a lock could be held there already)."""
+
+    def __init__(self) -> None:
+        self._queue: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._rung = False
+
+    def ring(self) -> None:
+        """End the sleep, or the next one."""
+        if not self._rung:
+            self._rung = True
+            self._queue.put(None)
+
+    def sleep(self, seconds: float) -> bool:
+        """Sleep until it rings; whether it rang before ``seconds`` were over."""
+        try:
+            self._queue.get(timeout=max(seconds, 0.0))
+        except queue.Empty:
+            return False
+        self._rung = False
+        return True
+
+
+class Pace:
+    """How long jobs take here: a moving average of their run times in seconds, quick to learn that they are slow."""
+
+    def __init__(self) -> None:
+        self.average: float | None = None
+
+    def saw(self, seconds: float) -> None:
+        """One run ended."""
+        if self.average is None:
+            self.average = seconds
+        else:
+            self.average += (seconds - self.average) * (0.2 if seconds > self.average else 0.02)
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What a worker claims; None is all."""
+
+    queues: Sequence[str] | None
+    exclude_queues: Sequence[str]
+    kinds: Sequence[str]
+
+    def __contains__(self, queue: object) -> bool:
+        return (self.queues is None or queue in self.queues) and queue not in self.exclude_queues
+
+
+class Claimer:
+    """What the claim loop knows; :meth:`claim` is one turn of it."""
+
+    def __init__(
+        self,
+        worker: str,
+        served: Served,
+        held: HeldJobs,
+        settings: Settings,
+        *,
+        threads: int,
+        most: int | None,
+    ) -> None:
+        self._worker = worker
+        self._served = served
+        self._held = held
+        self._settings = settings
+        self._threads = threads
+        self._left = most
+        self.pace = Pace()
+        self.wakes = Wakes()
+        self.ask_due = True
+        """Whether the time of the next pending job may have changed since it was asked for."""
+        self._due_at: float | None = None
+        self._careful_until = 0.0
+        self.low_water = 0
+        """A buffer with fewer jobs is worth a look at whether to claim."""
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether all jobs that this worker may run (``--max-jobs``) were claimed."""
+        return self._left is not None and self._left <= 0
+
+    def prefetch(self) -> int:
+        """Jobs to hold beyond those that run."""
+        average = self.pace.average
+        if average is None or time.monotonic() < self._careful_until:
+            return 0
+        long = self._settings.PREFETCH_MS / 1000
+        if self._held.running >= self._threads:
+            now = time.monotonic()
+            if all(now - h.since > long for h in self._held.snapshot() if h.stage is Stage.RUNNING):
+                return 0  # every thread is on a long job: nothing will be done soon
+        return min(int(long * self._threads / max(average, 1e-5)), MOST)
+
+    def room(self) -> int:
+        """How many jobs to claim now; 0 when there is no need yet."""
+        free = self._threads - self._held.running - self._held.buffered
+        extra = self.prefetch()
+        room = free + extra
+        if self._left is not None:
+            room = min(room, self._left)
+        self.low_water = extra // 2
+        if room <= 0 or (free <= 0 and room < extra / 2):
+            return 0  # refill when half of the buffer is used up, not job by job
+        return min(room, MOST)
+
+    def claim(self, connection: BaseDatabaseWrapper, room: int) -> tuple[list[Held], list[Held]]:
+        """Claim up to ``room`` jobs: those to start, and those to give back (on their last attempt, and no thread free)."""
+        jobs = store.claim(
+            connection,
+            room,
+            self._worker,
+            queues=self._served.queues,
+            exclude_queues=self._served.exclude_queues,
+            kinds=self._served.kinds,
+            lease=self._settings.LEASE,
+        )
+        if self._left is not None:
+            self._left -= len(jobs)
+        if jobs:
+            self.ask_due = True
+        free = self._threads - self._held.running - self._held.buffered
+        # A job on its last attempt must not be lost while it waits: such jobs go first, and start at once or go back.
+        last = [job for job in jobs if job.attempt >= job.max_attempts]
+        ahead = [held for job in last[: max(free, 0)] if (held := self._held.take(job))]
+        rest = [held for job in jobs if job.attempt < job.max_attempts and (held := self._held.take(job))]
+        back = [Held(job) for job in last[max(free, 0) :]]
+        if back:
+            self._careful_until = time.monotonic() + CAREFUL
+            self.given_back(len(back))
+        return ahead + rest, back
+
+    def given_back(self, count: int) -> None:
+        """So many jobs were released unstarted: they do not count for ``--max-jobs``."""
+        if self._left is not None:
+            self._left += count
+
+    def pause(self, connection: BaseDatabaseWrapper, *, listening: bool) -> float:
+        """Seconds to sleep after a claim that found less than there was room for."""
+        poll = (
+            self._settings.LISTEN_POLL_INTERVAL if listening else self._settings.POLL_INTERVAL * random.uniform(1, 1.2)
+        )
+        now = time.monotonic()
+        if self.ask_due or (self._due_at is not None and self._due_at <= now) or (not listening and poll > 3):
+            due = store.next_due(connection, queues=self._served.queues, exclude_queues=self._served.exclude_queues)
+            self._due_at = None if due is None else now + due
+            self.ask_due = False
+        if self._due_at is None:
+            return poll
+        return max(FEWEST_PAUSE, min(poll, self._due_at - now))

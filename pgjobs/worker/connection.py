@@ -1,0 +1,68 @@
+"""The worker's own connections to PostgreSQL, apart from those that handlers use."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+
+from django.db import connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+WATCHFUL = {
+    # A dead peer is noticed in seconds, not in the two hours that TCP takes by itself (libpq's names; seconds, and ms).
+    "connect_timeout": 5,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 15_000,
+}
+
+SHORTEST_STATEMENT = 30_000
+"""A role's statement_timeout or lock_timeout under this (ms) is meant for web requests, not for a worker's batches."""
+
+
+def dedicated(alias: str, role: str) -> BaseDatabaseWrapper:
+    """A connection of a role's own: never from a pool, never closed by age, to be used by one thread at a time."""
+    shared = connections[alias]
+    settings = copy.deepcopy(shared.settings_dict)
+    settings |= {"CONN_MAX_AGE": None, "CONN_HEALTH_CHECKS": False, "ATOMIC_REQUESTS": False, "AUTOCOMMIT": True}
+    options = settings["OPTIONS"] = {**WATCHFUL, **settings.get("OPTIONS", {})}
+    options.pop("pool", None)
+    options.setdefault("application_name", f"pgjobs {role}")
+    own = type(shared)(settings, alias)
+    own.inc_thread_sharing()
+    own.queries_log.clear()
+    return own
+
+
+def ready(connection: BaseDatabaseWrapper) -> BaseDatabaseWrapper:
+    """The connection, open and with the session settings that the worker's statements rely on.
+
+    Only what differs is set: behind a pooler a SET would reach other clients.
+    """
+    if connection.connection is None:
+        connection.connect()
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT current_setting('default_transaction_isolation') <> 'read committed',"
+                " bool_or(name = 'statement_timeout' AND setting::int BETWEEN 1 AND %s),"
+                " bool_or(name = 'lock_timeout' AND setting::int BETWEEN 1 AND %s)"
+                " FROM pg_settings WHERE name IN ('statement_timeout', 'lock_timeout')",
+                (SHORTEST_STATEMENT, SHORTEST_STATEMENT),
+            )
+            isolation, statement, lock = cursor.fetchone()
+            if isolation:
+                cursor.execute("SET default_transaction_isolation = 'read committed'")
+            if statement:
+                cursor.execute("SET statement_timeout = %s", (SHORTEST_STATEMENT,))
+            if lock:
+                cursor.execute("SET lock_timeout = %s", (SHORTEST_STATEMENT,))
+    connection.queries_log.clear()  # DEBUG keeps every statement
+    return connection
+
+
+def close(connection: BaseDatabaseWrapper) -> None:
+    """Close, whatever state it is in."""
+    with contextlib.suppress(Exception):
+        connection.close()
+    connection.connection = None

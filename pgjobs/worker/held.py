@@ -1,0 +1,137 @@
+"""The jobs that this process holds, and where each stands: the one piece of state that the roles share."""
+
+from __future__ import annotations
+
+import enum
+import threading
+import time
+from typing import Any
+
+from ..store import ClaimedJob
+
+
+class Stage(enum.Enum):
+    """BUFFERED → RUNNING → ENDING → gone; or BUFFERED/RUNNING → gone, when it is released."""
+
+    BUFFERED = enum.auto()
+    RUNNING = enum.auto()
+    ENDING = enum.auto()
+
+
+class Held:
+    """One job in this process."""
+
+    __slots__ = ("cancel", "job", "log", "lost", "progress", "since", "stage")
+
+    def __init__(self, job: ClaimedJob) -> None:
+        self.job = job
+        self.stage = Stage.BUFFERED
+        self.since = time.monotonic()
+        """When it entered its stage."""
+        self.cancel = False
+        self.lost = False
+        self.progress: dict[str, Any] | None = None
+        self.log: list[str] = []
+
+
+class HeldJobs:
+    """All of them, by id. Every change of stage happens under one lock, so that no job is both started and released."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._jobs: dict[int, Held] = {}
+        self._buffered = 0
+        self._running = 0
+
+    @property
+    def buffered(self) -> int:
+        """Claimed, not started."""
+        return self._buffered
+
+    @property
+    def running(self) -> int:
+        """In a handler."""
+        return self._running
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+    def take(self, job: ClaimedJob) -> Held | None:
+        """Hold a claimed job; None when it still runs here under an older lease, which it takes over: nothing to start."""
+        with self._lock:
+            mine = self._jobs.get(job.id)
+            if mine is not None and mine.stage is Stage.RUNNING:
+                mine.job, mine.lost = job, False
+                return None
+            if mine is not None and mine.stage is Stage.BUFFERED:
+                self._buffered -= 1
+                mine.lost = True  # its place in the buffer is passed over: the new one takes it
+                self._jobs.pop(job.id)
+            held = self._jobs[job.id] = Held(job)
+            self._buffered += 1
+            return held
+
+    def start(self, held: Held) -> bool:
+        """BUFFERED → RUNNING; False when it was released meanwhile."""
+        with self._lock:
+            if self._jobs.get(held.job.id) is not held or held.stage is not Stage.BUFFERED:
+                return False
+            held.stage, held.since = Stage.RUNNING, time.monotonic()
+            self._buffered -= 1
+            self._running += 1
+            return True
+
+    def end(self, held: Held) -> bool:
+        """RUNNING → ENDING: the handler returned, its outcome is on its way; False when it was released meanwhile."""
+        with self._lock:
+            if self._jobs.get(held.job.id) is not held or held.stage is not Stage.RUNNING:
+                return False
+            held.stage, held.since = Stage.ENDING, time.monotonic()
+            self._running -= 1
+            return True
+
+    def drop(self, held: Held) -> None:
+        """Not ours any more, whatever its stage."""
+        with self._lock:
+            if self._jobs.get(held.job.id) is held:
+                del self._jobs[held.job.id]
+                self._buffered -= held.stage is Stage.BUFFERED
+                self._running -= held.stage is Stage.RUNNING
+
+    def drop_all(self, stage: Stage, *, older_than: float = 0.0) -> list[Held]:
+        """Take out all of a stage that have been in it for so many seconds, for example to release them."""
+        now = time.monotonic()
+        with self._lock:
+            some = [h for h in self._jobs.values() if h.stage is stage and now - h.since >= older_than]
+            for held in some:
+                del self._jobs[held.job.id]
+            if stage is Stage.BUFFERED:
+                self._buffered -= len(some)
+            elif stage is Stage.RUNNING:
+                self._running -= len(some)
+        return some
+
+    def put_back(self, some: list[Held]) -> None:
+        """Undo :meth:`drop_all`, when what was meant for them could not be done."""
+        with self._lock:
+            for held in some:
+                if self._jobs.setdefault(held.job.id, held) is held:
+                    self._buffered += held.stage is Stage.BUFFERED
+                    self._running += held.stage is Stage.RUNNING
+
+    def to_beat(self, lease: float) -> list[Held]:
+        """Those whose lease is to be extended: all, but what has been ending for a whole lease and cannot be recorded."""
+        now = time.monotonic()
+        with self._lock:
+            return [
+                h for h in self._jobs.values() if not h.lost and not (h.stage is Stage.ENDING and now - h.since > lease)
+            ]
+
+    def get(self, id: int) -> Held | None:  # noqa: A002 - the column's name
+        """The job of an id, if it is here."""
+        return self._jobs.get(id)
+
+    def snapshot(self) -> list[Held]:
+        """All, at this moment."""
+        with self._lock:
+            return list(self._jobs.values())

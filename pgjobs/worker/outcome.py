@@ -1,0 +1,118 @@
+"""How a run ended, as plain values; and the rules that turn an exception into an ending."""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+from dataclasses import dataclass
+
+from .. import backoff
+from ..api.registry import Handler
+from ..conf import Settings
+from ..exceptions import Cancel, Fail, PayloadTypeError, Retry, Snooze
+from ..store import ClaimedJob
+from .failure import Failure, cut, describe
+
+logger = logging.getLogger("pgjobs")
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """It returned; ``result`` is JSON text, ``note`` says why there is none though there should be."""
+
+    result: str | None = None
+    note: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """It returned, and its finish is already part of its own transaction (``atomic=True``)."""
+
+
+@dataclass(frozen=True, slots=True)
+class RetryLater:
+    """It failed, and attempts are left; ``delay`` in seconds."""
+
+    failure: Failure
+    delay: float
+    exception: BaseException
+
+
+@dataclass(frozen=True, slots=True)
+class Bury:
+    """It failed, and no attempt is left."""
+
+    failure: Failure
+    exception: BaseException
+
+
+@dataclass(frozen=True, slots=True)
+class FailForGood:
+    """It can never work."""
+
+    failure: Failure
+    exception: BaseException
+
+
+@dataclass(frozen=True, slots=True)
+class SnoozeUntil:
+    """It wants to run later, and that is no failure."""
+
+    until: dt.datetime | float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class CancelHeld:
+    """It said stop."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Its lease was lost while it ran, and it knows: nothing to record."""
+
+
+Outcome = Finish | Finished | RetryLater | Bury | FailForGood | SnoozeUntil | CancelHeld | Lost
+
+
+def of_exception(
+    error: BaseException, job: ClaimedJob, handler: Handler, settings: Settings, *, skip: int = 0
+) -> Outcome:
+    """The ending that an exception means. Never raises."""
+    if isinstance(error, Snooze):
+        return SnoozeUntil(error.until, cut(_text(error), 1000))
+    if isinstance(error, Cancel):
+        return CancelHeld(cut(_text(error), 1000))
+    failure = describe(error, skip=skip)
+    if isinstance(error, (Fail, *handler.discard_on)):
+        return FailForGood(failure, error)
+    if not isinstance(error, Retry) and handler.retry_on is not None and not isinstance(error, handler.retry_on):
+        return FailForGood(failure, error)
+    if job.attempt >= job.max_attempts:
+        return Bury(failure, error)
+    after = error.after if isinstance(error, Retry) else None
+    return RetryLater(failure, pause(job, handler, settings) if after is None else after, error)
+
+
+def misfit(error: PayloadTypeError) -> Outcome:
+    """The payload cannot fit the handler: trying again changes nothing."""
+    return FailForGood(describe(error), error)
+
+
+def pause(job: ClaimedJob, handler: Handler, settings: Settings) -> float:
+    """Seconds until the next attempt; a faulty backoff of the handler falls back to the setting, and is logged."""
+    if handler.backoff is not None:
+        try:
+            return backoff.delay(handler.backoff, job.attempt)
+        except Exception:
+            logger.exception("the backoff of %s raised or answered nonsense; the default one is used", handler.where)
+    return backoff.delay(settings.BACKOFF, job.attempt)
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except BaseException:  # noqa: BLE001 - a subclass may do anything
+        return ""
