@@ -137,7 +137,7 @@ def check_attempts(value: object) -> int:
 def check_timeout(value: Any) -> float | None:
     """``timeout`` in seconds, above zero; None is no limit, UNSET stays as it is."""
     if value is UNSET or value is None:
-        return value  # type: ignore[no-any-return]
+        return value
     if not (limit := seconds(value, "timeout")):
         raise ValueError("timeout has to be above zero; None means no limit.")
     return limit
