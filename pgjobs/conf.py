@@ -123,11 +123,13 @@ def contradictions(s: Settings) -> list[str]:
     found = []
     if s.HEARTBEAT * 3 > s.LEASE * 1.0001:
         found.append(
-            f"HEARTBEAT ({s.HEARTBEAT:g} s) has to be at most a third of LEASE ({s.LEASE:g} s): one lost beat must not lose a job."
+            f"HEARTBEAT ({s.HEARTBEAT:g} s) has to be at most a third of LEASE ({s.LEASE:g} s): "
+            "one lost beat must not lose a job."
         )
     if s.watchdog >= s.LEASE:
         found.append(
-            f"WATCHDOG ({s.watchdog:g} s) has to be shorter than LEASE ({s.LEASE:g} s): a frozen process must be gone before its jobs run elsewhere."
+            f"WATCHDOG ({s.watchdog:g} s) has to be shorter than LEASE ({s.LEASE:g} s): "
+            "a frozen process must be gone before its jobs run elsewhere."
         )
     if s.watchdog <= s.HEARTBEAT:
         found.append(f"WATCHDOG ({s.watchdog:g} s) has to be longer than HEARTBEAT ({s.HEARTBEAT:g} s).")

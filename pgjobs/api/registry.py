@@ -49,7 +49,8 @@ class Handler:
         if args:
             if len(args) > len(self.parameters):
                 raise PayloadTypeError(
-                    f"{self.kind}() takes {len(self.parameters)} arguments ({', '.join(self.parameters)}); got {len(args)} positional ones."
+                    f"{self.kind}() takes {len(self.parameters)} arguments ({', '.join(self.parameters)}); "
+                    f"got {len(args)} positional ones."
                 )
             for name, value in zip(self.parameters, args, strict=False):
                 if name in kwargs:
@@ -69,8 +70,9 @@ class Handler:
                     )
                     raise PayloadTypeError(f"payload.{name}: {self.kind}() has no argument '{name}'; {hint}")
         if missing := [name for name in self.parameters if name in self.required and name not in payload]:
+            names = ", ".join(map(repr, missing))
             raise PayloadTypeError(
-                f"payload.{missing[0]}: {self.kind}() needs the argument{'s' * (len(missing) > 1)} {', '.join(map(repr, missing))}."
+                f"payload.{missing[0]}: {self.kind}() needs the argument{'s' * (len(missing) > 1)} {names}."
             )
 
 

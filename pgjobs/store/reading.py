@@ -50,7 +50,7 @@ def pending_estimate(connection: Connection, *, most: int = 10_000) -> int:
     return int(
         value(
             connection,
-            "SELECT count(*) FROM (SELECT FROM pgjobs_job WHERE status = 'pending' LIMIT %s) some",
+            "SELECT count(*) FROM (SELECT FROM pgjobs_job WHERE status = 'pending' LIMIT %s) AS found",
             (most,),
         )
     )

@@ -13,7 +13,14 @@ import time
 from collections.abc import Callable
 
 import psycopg
-from django.db import DatabaseError, InterfaceError
+from django.db import (
+    DatabaseError,
+    DataError,
+    IntegrityError,
+    InterfaceError,
+    NotSupportedError,
+    ProgrammingError,
+)
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from .connection import close, ready
@@ -22,6 +29,10 @@ logger = logging.getLogger("pgjobs")
 
 TRANSIENT = ("40001", "40P01", "55P03")
 """Serialization failure, deadlock, lock not available: the same statement again, on the same connection."""
+
+AWAY = (DatabaseError, InterfaceError, psycopg.Error, OSError)
+WRONG = (ProgrammingError, DataError, IntegrityError, NotSupportedError)
+"""Errors of a database that is away or unwell; and those among them that waiting does not mend."""
 
 SHORTEST, LONGEST = 0.05, 1.5
 """Pauses between tries, in seconds: a database that returns is used again within two seconds."""
@@ -52,7 +63,7 @@ class Trouble:
             return random.uniform(0.01, 0.05)
         if connection is not None:
             close(connection)
-        if not isinstance(error, (DatabaseError, InterfaceError, psycopg.Error, OSError)):
+        if not isinstance(error, AWAY) or isinstance(error, WRONG):
             self.faults += 1
             logger.error("%s: an error that is no trouble of the database", self.name, exc_info=error)
             if self.faults >= FAULTS:
