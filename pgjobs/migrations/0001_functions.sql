@@ -19,7 +19,7 @@ $$;
 CREATE OR REPLACE FUNCTION pgjobs_next_due(p_queues text[] DEFAULT NULL, p_exclude_queues text[] DEFAULT NULL)
 RETURNS double precision
 LANGUAGE plpgsql
-SET search_path FROM CURRENT SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
+SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
 SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
   v_now timestamptz := clock_timestamp();
@@ -216,8 +216,9 @@ CREATE OR REPLACE FUNCTION pgjobs_claim(
   p_kinds text[] DEFAULT NULL, p_exclude_queues text[] DEFAULT NULL
 ) RETURNS SETOF pgjobs_job
 LANGUAGE plpgsql
--- Statistics of a table that fills and empties all day mislead the planner; these leave it the index alone.
-SET search_path FROM CURRENT SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+-- Statistics of a table that fills and empties all day mislead the planner; these leave it the index alone. (jit = off: the
+-- cost of a plan node that is switched off is so high that each call would be compiled, for a quarter of a second.)
+SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 SET enable_sort = off SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
 DECLARE
@@ -308,7 +309,7 @@ END $$;
 -- Index: the primary key, once for each pair (the lateral subquery locks, so it cannot become a join).
 -- Returns a row for each job: held, cancel (held, and somebody asked to cancel it), busy (locked by others: beat again), or lost.
 CREATE OR REPLACE FUNCTION pgjobs_heartbeat(p_ids bigint[], p_leases bigint[], p_lease interval) RETURNS TABLE (id bigint, verdict text)
-LANGUAGE plpgsql SET search_path FROM CURRENT SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+LANGUAGE plpgsql SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 #variable_conflict use_column
 DECLARE
   v_now timestamptz;
@@ -337,7 +338,7 @@ END $$;
 -- Returns only the jobs that were not finished: busy (locked by others: try again) or lost.
 CREATE OR REPLACE FUNCTION pgjobs_finish_many(p_ids bigint[], p_leases bigint[], p_results jsonb DEFAULT NULL, p_notes jsonb DEFAULT NULL)
 RETURNS TABLE (id bigint, outcome text)
-LANGUAGE plpgsql SET search_path FROM CURRENT SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+LANGUAGE plpgsql SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 #variable_conflict use_column
 DECLARE
   v_now timestamptz;
@@ -470,7 +471,7 @@ END $$;
 -- Returns a row for each: the new status, or busy (locked by others: try again), or lost.
 CREATE OR REPLACE FUNCTION pgjobs_release(p_ids bigint[], p_leases bigint[], p_started boolean, p_reason text DEFAULT '')
 RETURNS TABLE (id bigint, outcome text)
-LANGUAGE plpgsql SET search_path FROM CURRENT SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+LANGUAGE plpgsql SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 #variable_conflict use_column
 DECLARE
   v_now timestamptz;
@@ -573,7 +574,7 @@ END $$;
 -- Returns what it moved: id, kind, queue, the new status, attempts, and the worker that lost it.
 CREATE OR REPLACE FUNCTION pgjobs_reap(p_batch integer DEFAULT 1000, p_spare_first boolean DEFAULT true)
 RETURNS TABLE (id bigint, kind text, queue text, status text, attempts integer, worker text)
-LANGUAGE plpgsql SET search_path FROM CURRENT SET enable_seqscan = off AS $$
+LANGUAGE plpgsql SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off AS $$
 #variable_conflict use_column
 DECLARE
   v_now timestamptz := clock_timestamp();
@@ -623,7 +624,7 @@ END $$;
 -- Index: the primary key.
 -- Returns a row for each id: cancelled, requested, not_live (it had ended), missing, or busy (locked by others: try again).
 CREATE OR REPLACE FUNCTION pgjobs_cancel(p_ids bigint[], p_by text DEFAULT '') RETURNS TABLE (id bigint, outcome text)
-LANGUAGE plpgsql SET search_path FROM CURRENT SET enable_seqscan = off AS $$
+LANGUAGE plpgsql SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off AS $$
 #variable_conflict use_column
 DECLARE
   v_now timestamptz;
@@ -646,7 +647,7 @@ END $$;
 -- Returns a row for each id: rescheduled, not_pending, missing, or busy (locked by others: try again).
 CREATE OR REPLACE FUNCTION pgjobs_reschedule(p_ids bigint[], p_run_after timestamptz DEFAULT NULL, p_priority integer DEFAULT NULL, p_queue text DEFAULT NULL)
 RETURNS TABLE (id bigint, outcome text)
-LANGUAGE plpgsql SET search_path FROM CURRENT SET enable_seqscan = off AS $$
+LANGUAGE plpgsql SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off AS $$
 #variable_conflict use_column
 DECLARE
   v_held bigint[];
@@ -669,7 +670,7 @@ END $$;
 -- Index: the primary key.
 -- Returns a row for each id: buried, not_pending, missing, or busy (locked by others: try again).
 CREATE OR REPLACE FUNCTION pgjobs_bury_pending(p_ids bigint[], p_by text DEFAULT '') RETURNS TABLE (id bigint, outcome text)
-LANGUAGE plpgsql SET search_path FROM CURRENT SET enable_seqscan = off AS $$
+LANGUAGE plpgsql SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off AS $$
 #variable_conflict use_column
 DECLARE
   v_now timestamptz;
@@ -691,7 +692,7 @@ END $$;
 -- Returns a row for each id: requeued, key_in_use (holder: who has the dedupe key now), not_final, missing, or busy (locked by
 -- others: try again). One that cannot be requeued does not stop the rest.
 CREATE OR REPLACE FUNCTION pgjobs_requeue(p_ids bigint[]) RETURNS TABLE (id bigint, outcome text, holder bigint)
-LANGUAGE plpgsql SET search_path FROM CURRENT SET enable_seqscan = off AS $$
+LANGUAGE plpgsql SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off AS $$
 #variable_conflict use_column
 DECLARE
   v_held bigint[];
@@ -727,7 +728,7 @@ BEGIN
 END $$;
 
 CREATE OR REPLACE FUNCTION pgjobs_requeue_rows(p_ids bigint[]) RETURNS SETOF bigint
-LANGUAGE plpgsql SET search_path FROM CURRENT SET enable_seqscan = off AS $$
+LANGUAGE plpgsql SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off AS $$
 DECLARE
   v_now timestamptz := clock_timestamp();
 BEGIN
@@ -748,7 +749,7 @@ END $$;
 -- Index: pgjobs_expire.
 -- Returns how many.
 CREATE OR REPLACE FUNCTION pgjobs_expire(p_batch integer DEFAULT 1000) RETURNS integer
-LANGUAGE plpgsql SET search_path FROM CURRENT SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+LANGUAGE plpgsql SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE
   v_now timestamptz := clock_timestamp();
   v_rows tid[];
@@ -766,7 +767,7 @@ END $$;
 -- Index: the primary key; pgjobs_attempt_of_job.
 -- Returns a row for each id: pruned, not_final, missing, or busy (locked by others: try again).
 CREATE OR REPLACE FUNCTION pgjobs_prune(p_ids bigint[]) RETURNS TABLE (id bigint, outcome text)
-LANGUAGE plpgsql SET search_path FROM CURRENT SET enable_seqscan = off AS $$
+LANGUAGE plpgsql SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off AS $$
 #variable_conflict use_column
 DECLARE
   v_held bigint[];
@@ -788,7 +789,7 @@ END $$;
 -- Index: pgjobs_prune; pgjobs_attempt_of_job.
 -- Returns how many.
 CREATE OR REPLACE FUNCTION pgjobs_prune_old(p_status text, p_age interval, p_batch integer DEFAULT 1000) RETURNS integer
-LANGUAGE plpgsql SET search_path FROM CURRENT SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+LANGUAGE plpgsql SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE
   v_before timestamptz := clock_timestamp() - p_age;
   v_gone bigint[];
@@ -809,7 +810,7 @@ END $$;
 -- Index: pgjobs_prune.
 -- Returns how many.
 CREATE OR REPLACE FUNCTION pgjobs_archive(p_status text, p_age interval, p_batch integer DEFAULT 1000) RETURNS integer
-LANGUAGE plpgsql SET search_path FROM CURRENT SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+LANGUAGE plpgsql SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE
   v_before timestamptz := clock_timestamp() - p_age;
   v_count integer;

@@ -3,7 +3,7 @@
 -- Index: pgjobs_expire.
 -- Returns how many.
 CREATE OR REPLACE FUNCTION pgjobs_expire(p_batch integer DEFAULT 1000) RETURNS integer
-LANGUAGE plpgsql SET search_path FROM CURRENT SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+LANGUAGE plpgsql SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE
   v_now timestamptz := clock_timestamp();
   v_rows tid[];

@@ -4,7 +4,7 @@
 -- Returns only the jobs that were not finished: busy (locked by others: try again) or lost.
 CREATE OR REPLACE FUNCTION pgjobs_finish_many(p_ids bigint[], p_leases bigint[], p_results jsonb DEFAULT NULL, p_notes jsonb DEFAULT NULL)
 RETURNS TABLE (id bigint, outcome text)
-LANGUAGE plpgsql SET search_path FROM CURRENT SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+LANGUAGE plpgsql SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 #variable_conflict use_column
 DECLARE
   v_now timestamptz;

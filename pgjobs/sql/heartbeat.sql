@@ -3,7 +3,7 @@
 -- Index: the primary key, once for each pair (the lateral subquery locks, so it cannot become a join).
 -- Returns a row for each job: held, cancel (held, and somebody asked to cancel it), busy (locked by others: beat again), or lost.
 CREATE OR REPLACE FUNCTION pgjobs_heartbeat(p_ids bigint[], p_leases bigint[], p_lease interval) RETURNS TABLE (id bigint, verdict text)
-LANGUAGE plpgsql SET search_path FROM CURRENT SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+LANGUAGE plpgsql SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 #variable_conflict use_column
 DECLARE
   v_now timestamptz;

@@ -5,7 +5,7 @@
 CREATE OR REPLACE FUNCTION pgjobs_next_due(p_queues text[] DEFAULT NULL, p_exclude_queues text[] DEFAULT NULL)
 RETURNS double precision
 LANGUAGE plpgsql
-SET search_path FROM CURRENT SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
+SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
 SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
   v_now timestamptz := clock_timestamp();

@@ -5,7 +5,7 @@
 -- Returns what it moved: id, kind, queue, the new status, attempts, and the worker that lost it.
 CREATE OR REPLACE FUNCTION pgjobs_reap(p_batch integer DEFAULT 1000, p_spare_first boolean DEFAULT true)
 RETURNS TABLE (id bigint, kind text, queue text, status text, attempts integer, worker text)
-LANGUAGE plpgsql SET search_path FROM CURRENT SET enable_seqscan = off AS $$
+LANGUAGE plpgsql SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off AS $$
 #variable_conflict use_column
 DECLARE
   v_now timestamptz := clock_timestamp();

@@ -6,7 +6,7 @@
 -- Returns a row for each: the new status, or busy (locked by others: try again), or lost.
 CREATE OR REPLACE FUNCTION pgjobs_release(p_ids bigint[], p_leases bigint[], p_started boolean, p_reason text DEFAULT '')
 RETURNS TABLE (id bigint, outcome text)
-LANGUAGE plpgsql SET search_path FROM CURRENT SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+LANGUAGE plpgsql SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 #variable_conflict use_column
 DECLARE
   v_now timestamptz;

@@ -179,7 +179,8 @@ class Worker:
             queues += f" but {', '.join(self.options.exclude_queues)}"
         self._say(
             f"pgjobs worker {self.name}: database {server.database!r} (alias {self.settings.DATABASE!r}) "
-            f"on {server.host}:{server.port}, schema {server.schema!r}, PostgreSQL {server.version}; queues: {queues}; kinds: {', '.join(self._kinds)}; "
+            f"on {server.host}:{server.port}, schema {server.schema!r}, "
+            f"PostgreSQL {server.version}; queues: {queues}; kinds: {', '.join(self._kinds)}; "
             f"{self.settings.THREADS} threads; {pending if pending < 10_000 else '10,000 or more'} pending"
         )
         return True
