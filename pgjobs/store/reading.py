@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from django.db import connections
 from django.db.migrations.executor import MigrationExecutor
 
 from .calling import Connection, rows, value
@@ -32,12 +33,16 @@ def server(connection: Connection) -> Server:
 
 def schema_problem(connection: Connection) -> str | None:
     """What the database lacks for this version of pgjobs, in words; None when nothing."""
+    shared = connections[connection.alias]
+    was_open = shared.connection is not None
     executor = MigrationExecutor(connection)
     targets = [node for node in executor.loader.graph.leaf_nodes() if node[0] == "pgjobs"]
     plan = executor.migration_plan(targets)
     missing = [
         f"{migration.app_label}.{migration.name}" for migration, _backwards in plan if migration.app_label == "pgjobs"
     ]
+    if not was_open:
+        shared.close()  # Django reads the applied migrations through it
     if missing:
         return f"migrations are missing: {', '.join(missing)}"
     if value(connection, "SELECT to_regproc('pgjobs_claim') IS NULL"):

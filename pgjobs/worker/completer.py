@@ -247,7 +247,7 @@ def tell(announcer: Announcer, job: store.ClaimedJob, outcome: Outcome, status: 
         announcer.announce(signals.job_finished, job.kind, **named)
     elif status == "pending" and isinstance(outcome, RetryLater):
         logger.warning(
-            "job %d %s: attempt %d of %d failed, again in %.0f s%s",
+            "job %d %s: attempt %d of %d failed, again in %.1f s%s",
             job.id, job.kind, job.attempt, job.max_attempts, outcome.delay, said, extra=extra(job),
         )  # fmt: skip
         announcer.announce(signals.job_retried, job.kind, **named)
