@@ -141,12 +141,12 @@ class _Cluster:
         pid, status = self.pid_file() or (-1, "")
         command = _command_line(pid)
         if command is not None and str(self.data) not in command:
-            (self.data / "postmaster.pid").unlink()  # that server is dead, and its number went to another process
+            (self.data / "postmaster.pid").unlink(missing_ok=True)  # of a server long dead; the number went on
         elif command and status == "ready" and not (self.home / SOCKET).exists():
             self.stop()  # nobody can reach it any more
         self.log.unlink(missing_ok=True)
         options = f"-p 5432 -k '{self.home}' -c listen_addresses='' -c max_connections=200"
-        done = self.run("pg_ctl", "start", "-w", "-t", "60", "-D", self.data, "-l", self.log, "-o", options)
+        done = self.run("pg_ctl", "start", "-w", f"-t{START_SECONDS}", "-D", self.data, "-l", self.log, "-o", options)
         return done.stdout + done.stderr if done.returncode else ""
 
     def stop(self) -> None:
