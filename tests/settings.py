@@ -3,6 +3,7 @@
 from importlib.util import find_spec
 from pathlib import Path
 
+import django
 import environ
 
 from example_project import devpg
@@ -55,5 +56,6 @@ TEMPLATES = [
     },
 ]
 
-EMAIL_BACKEND = "django.core.mail.backends.locmem.EmailBackend"
+if django.VERSION >= (6, 1):
+    MAILERS = {"default": {"BACKEND": "django.core.mail.backends.locmem.EmailBackend"}}
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]  # the default one takes its time, on purpose
