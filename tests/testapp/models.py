@@ -19,7 +19,7 @@ class Note(models.Model):
 
 
 class Audit(models.Model):
-    """What happened, in order. Written through a connection of its own: it stays, whatever the handler's transaction does."""
+    """What happened, in order; written through a connection of its own, so it stays whatever is rolled back."""
 
     job_id = models.BigIntegerField(null=True)
     attempt = models.IntegerField(null=True)
