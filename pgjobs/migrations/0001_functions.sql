@@ -314,10 +314,10 @@ LANGUAGE plpgsql SET search_path FROM CURRENT SET jit = off SET enable_seqscan =
 DECLARE
   v_now timestamptz;
   v_rows tid[];
-  v_held bigint[];
+  v_held bigint[];  -- places of the pairs, not ids: a stale pair of the same job is lost
   v_cancel bigint[];
 BEGIN
-  SELECT array_agg(x.ctid), array_agg(h.id) INTO v_rows, v_held FROM (SELECT * FROM unnest(p_ids, p_leases) u (id, lease) ORDER BY u.id) h
+  SELECT array_agg(x.ctid), array_agg(h.n) INTO v_rows, v_held FROM (SELECT * FROM unnest(p_ids, p_leases) WITH ORDINALITY u (id, lease, n) ORDER BY u.id) h
   CROSS JOIN LATERAL (SELECT j.ctid FROM pgjobs_job j WHERE j.id = h.id AND j.lease = h.lease FOR NO KEY UPDATE SKIP LOCKED) x;
   v_now := clock_timestamp();
   WITH beaten AS (
@@ -325,11 +325,10 @@ BEGIN
     WHERE j.ctid = ANY (v_rows) RETURNING j.id, j.cancel_requested_at
   ) SELECT array_agg(b.id) INTO v_cancel FROM beaten b WHERE b.cancel_requested_at IS NOT NULL;
   RETURN QUERY SELECT u.id, CASE
-    WHEN u.id = ANY (v_cancel) THEN 'cancel'
-    WHEN u.id = ANY (v_held) THEN 'held'
+    WHEN u.n = ANY (v_held) THEN CASE WHEN u.id = ANY (v_cancel) THEN 'cancel' ELSE 'held' END
     WHEN EXISTS (SELECT FROM pgjobs_job j WHERE j.id = u.id AND j.lease = u.lease) THEN 'busy'
     ELSE 'lost' END
-  FROM unnest(p_ids, p_leases) u (id, lease);
+  FROM unnest(p_ids, p_leases) WITH ORDINALITY u (id, lease, n);
 END $$;
 
 -- finish, for many: reserved → done, each row only under its own lease.
@@ -343,9 +342,9 @@ LANGUAGE plpgsql SET search_path FROM CURRENT SET jit = off SET enable_seqscan =
 DECLARE
   v_now timestamptz;
   v_rows tid[];
-  v_held bigint[];
+  v_held bigint[];  -- places of the pairs, not ids: a stale pair of the same job is lost
 BEGIN
-  SELECT array_agg(x.ctid), array_agg(h.id) INTO v_rows, v_held FROM (SELECT * FROM unnest(p_ids, p_leases) u (id, lease) ORDER BY u.id) h
+  SELECT array_agg(x.ctid), array_agg(h.n) INTO v_rows, v_held FROM (SELECT * FROM unnest(p_ids, p_leases) WITH ORDINALITY u (id, lease, n) ORDER BY u.id) h
   CROSS JOIN LATERAL (SELECT j.ctid FROM pgjobs_job j WHERE j.id = h.id AND j.lease = h.lease FOR NO KEY UPDATE SKIP LOCKED) x;
   v_now := clock_timestamp();
   UPDATE pgjobs_job j SET
@@ -354,7 +353,7 @@ BEGIN
   WHERE j.ctid = ANY (v_rows);
   IF cardinality(v_held) = cardinality(p_ids) THEN RETURN; END IF;
   RETURN QUERY SELECT u.id, CASE WHEN EXISTS (SELECT FROM pgjobs_job j WHERE j.id = u.id AND j.lease = u.lease) THEN 'busy' ELSE 'lost' END
-  FROM unnest(p_ids, p_leases) u (id, lease) WHERE u.id <> ALL (coalesce(v_held, '{}'));
+  FROM unnest(p_ids, p_leases) WITH ORDINALITY u (id, lease, n) WHERE u.n <> ALL (coalesce(v_held, '{}'));
 END $$;
 
 -- retry: reserved → pending later, because the handler failed and attempts are left. A job that somebody asked to cancel ends as cancelled.
@@ -381,7 +380,7 @@ BEGIN
     WHERE j.id = p_id AND j.lease = p_lease RETURNING j.*
   ), recorded AS (
     INSERT INTO pgjobs_attempt (job_id, attempt, outcome, error_class, error, traceback, worker, started_at, finished_at, log)
-    SELECT m.id, m.attempts, p_outcome, coalesce(p_error_class, ''), coalesce(p_error, ''), coalesce(p_traceback, ''), m.worker, m.last_attempted_at, v_now, coalesce(p_log, '') FROM moved m
+    SELECT m.id, m.attempts, coalesce(p_outcome, 'error'), coalesce(p_error_class, ''), coalesce(p_error, ''), coalesce(p_traceback, ''), coalesce(m.worker, ''), m.last_attempted_at, v_now, coalesce(p_log, '') FROM moved m
   ) SELECT m.status INTO v_status FROM moved m;
   RETURN v_status;
 END $$;
@@ -408,7 +407,7 @@ BEGIN
     WHERE j.id = p_id AND j.lease = p_lease RETURNING j.*
   ), recorded AS (
     INSERT INTO pgjobs_attempt (job_id, attempt, outcome, error_class, error, traceback, worker, started_at, finished_at, log)
-    SELECT m.id, m.attempts, p_outcome, coalesce(p_error_class, ''), coalesce(p_error, ''), coalesce(p_traceback, ''), m.worker, m.last_attempted_at, v_now, coalesce(p_log, '') FROM moved m
+    SELECT m.id, m.attempts, coalesce(p_outcome, 'error'), coalesce(p_error_class, ''), coalesce(p_error, ''), coalesce(p_traceback, ''), coalesce(m.worker, ''), m.last_attempted_at, v_now, coalesce(p_log, '') FROM moved m
   ) SELECT m.status INTO v_status FROM moved m;
   RETURN v_status;
 END $$;
@@ -435,7 +434,7 @@ BEGIN
     WHERE j.id = p_id AND j.lease = p_lease RETURNING j.*
   ), recorded AS (
     INSERT INTO pgjobs_attempt (job_id, attempt, outcome, error_class, error, traceback, worker, started_at, finished_at, log)
-    SELECT m.id, m.attempts, 'failed', coalesce(p_error_class, ''), coalesce(p_error, ''), coalesce(p_traceback, ''), m.worker, m.last_attempted_at, v_now, coalesce(p_log, '') FROM moved m
+    SELECT m.id, m.attempts, 'failed', coalesce(p_error_class, ''), coalesce(p_error, ''), coalesce(p_traceback, ''), coalesce(m.worker, ''), m.last_attempted_at, v_now, coalesce(p_log, '') FROM moved m
   ) SELECT m.status INTO v_status FROM moved m;
   RETURN v_status;
 END $$;
@@ -456,7 +455,7 @@ BEGIN
     status = CASE WHEN j.cancel_requested_at IS NULL THEN 'pending' ELSE 'cancelled' END,
     finished_at = CASE WHEN j.cancel_requested_at IS NULL THEN NULL ELSE v_now END,
     run_after = CASE WHEN j.cancel_requested_at IS NULL THEN p_until ELSE j.run_after END,
-    attempts = j.attempts - 1, snoozes = least(j.snoozes + 1, 32767), worker_ids = trim_array(j.worker_ids, least(cardinality(j.worker_ids), 1)), lost = 0,
+    attempts = greatest(j.attempts - 1, 0), snoozes = least(j.snoozes + 1, 32767), worker_ids = trim_array(j.worker_ids, least(cardinality(j.worker_ids), 1)), lost = 0,
     lease = NULL, reserved_by = NULL, reserved_at = NULL, reserved_until = NULL, last_error = nullif(p_error, ''), error_class = NULL, updated_at = v_now
   WHERE j.id = p_id AND j.lease = p_lease
   RETURNING j.status INTO v_status;
@@ -476,21 +475,21 @@ LANGUAGE plpgsql SET search_path FROM CURRENT SET jit = off SET enable_seqscan =
 DECLARE
   v_now timestamptz;
   v_rows tid[];
-  v_held bigint[];
+  v_held bigint[];  -- places of the pairs, not ids: a stale pair of the same job is lost
 BEGIN
-  SELECT array_agg(x.ctid), array_agg(h.id) INTO v_rows, v_held FROM (SELECT * FROM unnest(p_ids, p_leases) u (id, lease) ORDER BY u.id) h
+  SELECT array_agg(x.ctid), array_agg(h.n) INTO v_rows, v_held FROM (SELECT * FROM unnest(p_ids, p_leases) WITH ORDINALITY u (id, lease, n) ORDER BY u.id) h
   CROSS JOIN LATERAL (SELECT j.ctid FROM pgjobs_job j WHERE j.id = h.id AND j.lease = h.lease FOR NO KEY UPDATE SKIP LOCKED) x;
   v_now := clock_timestamp();
   IF p_started THEN
     INSERT INTO pgjobs_attempt (job_id, attempt, outcome, error, worker, started_at, finished_at)
-    SELECT j.id, j.attempts, 'interrupted', p_reason, j.worker, j.last_attempted_at, v_now FROM pgjobs_job j WHERE j.ctid = ANY (v_rows);
+    SELECT j.id, j.attempts, 'interrupted', coalesce(p_reason, ''), coalesce(j.worker, ''), j.last_attempted_at, v_now FROM pgjobs_job j WHERE j.ctid = ANY (v_rows);
   END IF;
   RETURN QUERY WITH released AS (
     UPDATE pgjobs_job j SET
       status = CASE WHEN j.cancel_requested_at IS NOT NULL THEN 'cancelled' WHEN p_started AND j.refunds >= 5 AND j.attempts >= j.max_attempts THEN 'dead' ELSE 'pending' END,
       finished_at = CASE WHEN j.cancel_requested_at IS NOT NULL OR p_started AND j.refunds >= 5 AND j.attempts >= j.max_attempts THEN v_now END,
       run_after = CASE WHEN j.cancel_requested_at IS NULL THEN v_now ELSE j.run_after END,
-      attempts = CASE WHEN p_started AND j.refunds >= 5 THEN j.attempts ELSE j.attempts - 1 END,
+      attempts = CASE WHEN p_started AND j.refunds >= 5 THEN j.attempts ELSE greatest(j.attempts - 1, 0) END,
       worker_ids = CASE WHEN p_started AND j.refunds >= 5 THEN j.worker_ids ELSE trim_array(j.worker_ids, least(cardinality(j.worker_ids), 1)) END,
       refunds = CASE WHEN p_started AND j.refunds >= 5 THEN j.refunds ELSE least(j.refunds + 1, 32767) END,
       started_at = CASE WHEN NOT p_started AND j.attempts = 1 THEN NULL ELSE j.started_at END,
@@ -501,7 +500,7 @@ BEGIN
     SELECT pg_notify('pgjobs', q.queue) FROM (SELECT DISTINCT r.queue FROM released r WHERE r.status = 'pending') q
   ) SELECT r.id, r.status FROM released r LEFT JOIN (SELECT count(*) FROM told) t ON true;
   RETURN QUERY SELECT u.id, CASE WHEN EXISTS (SELECT FROM pgjobs_job j WHERE j.id = u.id AND j.lease = u.lease) THEN 'busy' ELSE 'lost' END
-  FROM unnest(p_ids, p_leases) u (id, lease) WHERE u.id <> ALL (coalesce(v_held, '{}'));
+  FROM unnest(p_ids, p_leases) WITH ORDINALITY u (id, lease, n) WHERE u.n <> ALL (coalesce(v_held, '{}'));
 END $$;
 
 -- cancel, by the holder: reserved → cancelled, because the handler raised Cancel, or was told to stop and did.
@@ -521,7 +520,7 @@ BEGIN
       last_error = p_error, error_class = NULL, updated_at = v_now
     WHERE j.id = p_id AND j.lease = p_lease RETURNING j.*
   ) INSERT INTO pgjobs_attempt (job_id, attempt, outcome, error, worker, started_at, finished_at, log)
-    SELECT m.id, m.attempts, 'cancelled', coalesce(p_error, ''), m.worker, m.last_attempted_at, v_now, coalesce(p_log, '') FROM moved m;
+    SELECT m.id, m.attempts, 'cancelled', coalesce(p_error, ''), coalesce(m.worker, ''), m.last_attempted_at, v_now, coalesce(p_log, '') FROM moved m;
   RETURN 'cancelled';
 END $$;
 
