@@ -43,7 +43,7 @@ BEGIN
       v_first := least(v_first, v_found);
     END LOOP;
   END LOOP;
-  RETURN greatest(extract(epoch FROM v_first - clock_timestamp()), 0);
+  RETURN CASE WHEN v_first IS NOT NULL THEN greatest(extract(epoch FROM v_first - clock_timestamp()), 0) END;  -- greatest() skips NULLs
 END $$;
 
 -- The fence: lock a job for a write by its holder, without ever waiting for somebody's open transaction.
@@ -498,7 +498,7 @@ BEGIN
     WHERE j.ctid = ANY (v_rows) RETURNING j.id, j.status, j.queue
   ), told AS (
     SELECT pg_notify('pgjobs', q.queue) FROM (SELECT DISTINCT r.queue FROM released r WHERE r.status = 'pending') q
-  ) SELECT r.id, r.status FROM released r LEFT JOIN (SELECT count(*) FROM told) t ON true;
+  ) SELECT r.id, r.status FROM released r CROSS JOIN (SELECT count(*) FROM told) t;  -- a LEFT JOIN whose columns nobody uses is planned away: nobody would be told
   RETURN QUERY SELECT u.id, CASE WHEN EXISTS (SELECT FROM pgjobs_job j WHERE j.id = u.id AND j.lease = u.lease) THEN 'busy' ELSE 'lost' END
   FROM unnest(p_ids, p_leases) WITH ORDINALITY u (id, lease, n) WHERE u.n <> ALL (coalesce(v_held, '{}'));
 END $$;
@@ -601,7 +601,7 @@ BEGIN
     SELECT r.id, r.attempts, 'lost', format('Lost worker %s: it stopped extending its lease', r.worker), coalesce(r.worker, ''), r.last_attempted_at, v_now FROM reaped r
   ), told AS (
     SELECT pg_notify('pgjobs', q.queue) FROM (SELECT DISTINCT r.queue FROM reaped r WHERE r.status = 'pending') q
-  ) SELECT r.id, r.kind, r.queue, r.status, r.attempts, r.worker FROM reaped r LEFT JOIN (SELECT count(*) FROM told) t ON true;
+  ) SELECT r.id, r.kind, r.queue, r.status, r.attempts, r.worker FROM reaped r CROSS JOIN (SELECT count(*) FROM told) t;  -- a LEFT JOIN whose columns nobody uses is planned away: nobody would be told
 END $$;
 
 -- reap, for workers without heartbeats, to be called now and then by any of them; each returned job waits its backoff.
@@ -658,7 +658,7 @@ BEGIN
     WHERE j.id = ANY (v_held) AND j.status = 'pending' RETURNING j.id, j.queue
   ), told AS (
     SELECT pg_notify('pgjobs', q.queue) FROM (SELECT DISTINCT m.queue FROM moved m) q
-  ) SELECT m.id, 'rescheduled' FROM moved m LEFT JOIN (SELECT count(*) FROM told) t ON true;
+  ) SELECT m.id, 'rescheduled' FROM moved m CROSS JOIN (SELECT count(*) FROM told) t;  -- a LEFT JOIN whose columns nobody uses is planned away: nobody would be told
   RETURN QUERY SELECT j.id, 'not_pending' FROM pgjobs_job j WHERE j.id = ANY (v_held) AND j.status <> 'pending';
   RETURN QUERY SELECT u.id, CASE WHEN EXISTS (SELECT FROM pgjobs_job j WHERE j.id = u.id) THEN 'busy' ELSE 'missing' END
     FROM (SELECT DISTINCT unnest(p_ids)) u (id) WHERE u.id <> ALL (v_held);
@@ -740,7 +740,7 @@ BEGIN
     WHERE j.id = ANY (p_ids) AND j.status IN ('done', 'failed', 'dead', 'cancelled') RETURNING j.id, j.queue
   ), told AS (
     SELECT pg_notify('pgjobs', q.queue) FROM (SELECT DISTINCT m.queue FROM moved m) q
-  ) SELECT m.id FROM moved m LEFT JOIN (SELECT count(*) FROM told) t ON true;
+  ) SELECT m.id FROM moved m CROSS JOIN (SELECT count(*) FROM told) t;  -- a LEFT JOIN whose columns nobody uses is planned away: nobody would be told
 END $$;
 
 -- expire: pending jobs past expires_at → cancelled, with the error "expired".
@@ -873,10 +873,15 @@ BEGIN
   RETURN QUERY SELECT 'expired', NULL::bigint, NULL::text, NULL::text, NULL::text, e.n, NULL::text, NULL::double precision
     FROM pgjobs_expire(p_batch) e (n) WHERE e.n > 0;
   PERFORM pgjobs_rerun(r.kind, r.dedupe_key) FROM (SELECT * FROM pgjobs_rerun ORDER BY kind, dedupe_key LIMIT p_batch) r;
-  INSERT INTO pgjobs_worker AS w (name, host, pid, queues, exclude_queues, kinds, threads, running, stopping)
-  VALUES (p_worker, p_host, p_pid, p_queues, p_exclude_queues, p_kinds, p_threads, p_running, p_stopping)
-  ON CONFLICT (name) DO UPDATE SET running = excluded.running, stopping = excluded.stopping, beat_at = clock_timestamp();
-  DELETE FROM pgjobs_worker w WHERE w.beat_at < clock_timestamp() - interval '1 day';
+  -- Rows for people: whoever holds them must not hold up the leases. (An upsert would wait, and so would a plain DELETE.)
+  UPDATE pgjobs_worker w SET running = p_running, stopping = p_stopping, beat_at = clock_timestamp()
+    WHERE w.ctid = ANY (ARRAY(SELECT o.ctid FROM pgjobs_worker o WHERE o.name = p_worker FOR NO KEY UPDATE SKIP LOCKED));
+  IF NOT FOUND AND NOT EXISTS (SELECT FROM pgjobs_worker w WHERE w.name = p_worker) THEN
+    INSERT INTO pgjobs_worker (name, host, pid, queues, exclude_queues, kinds, threads, running, stopping)
+    VALUES (p_worker, p_host, p_pid, p_queues, p_exclude_queues, p_kinds, p_threads, p_running, p_stopping) ON CONFLICT DO NOTHING;
+  END IF;
+  DELETE FROM pgjobs_worker w WHERE w.ctid = ANY (ARRAY(
+    SELECT o.ctid FROM pgjobs_worker o WHERE o.beat_at < clock_timestamp() - interval '1 day' FOR UPDATE SKIP LOCKED));
   RETURN QUERY SELECT 'next', NULL::bigint, NULL::text, NULL::text, NULL::text, NULL::integer, NULL::text,
     extract(epoch FROM min(j.reserved_until) - clock_timestamp())::double precision
     FROM pgjobs_job j WHERE j.status = 'reserved' AND j.reserved_by <> p_worker HAVING min(j.reserved_until) IS NOT NULL;
