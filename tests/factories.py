@@ -72,6 +72,7 @@ class JobFactory(DjangoModelFactory):
         held = factory.Trait(
             ran=True,
             status="reserved",
+            run_after=ago(minutes=4),
             attempts=1,
             lease=factory.LazyFunction(lambda: random.getrandbits(63)),
             reserved_by=factory.SelfAttribute("worker"),
@@ -84,6 +85,7 @@ class JobFactory(DjangoModelFactory):
         done = factory.Trait(
             ran=True,
             status="done",
+            run_after=ago(minutes=4),
             attempts=1,
             result=factory.LazyFunction(lambda: {"ok": True}),
             finished_at=ago(minutes=1),
@@ -91,6 +93,7 @@ class JobFactory(DjangoModelFactory):
         failed = factory.Trait(
             ran=True,
             status="failed",
+            run_after=ago(minutes=4),
             attempts=1,
             last_error="never",
             error_class="pgjobs.Fail",
@@ -99,6 +102,7 @@ class JobFactory(DjangoModelFactory):
         dead = factory.Trait(
             ran=True,
             status="dead",
+            run_after=ago(minutes=4),
             attempts=2,
             max_attempts=factory.SelfAttribute("attempts"),
             last_error="boom",
@@ -115,7 +119,6 @@ class JobFactory(DjangoModelFactory):
             worker_ids=factory.LazyAttribute(lambda o: [o.worker] * min(o.attempts, 32)),
             started_at=ago(minutes=3),
             last_attempted_at=ago(minutes=2),
-            run_after=ago(minutes=4),
         )
 
     kind = "scripted"

@@ -57,9 +57,10 @@ def claim(limit: int = 10, worker: str = "w-1", *, lease: float = 15, **options:
 
 
 def held(**fields: Any) -> ClaimedJob:
-    """A job of the given columns that has just been claimed; the only one of its kind of priority."""
+    """A job of the given columns that has just been claimed, by w-1."""
     job = JobFactory(priority=100, **fields)
-    [claimed] = [one for one in claim(100, fields.get("worker") or "w-1") if one.id == job.id]
+    [claimed] = claim(1)
+    assert claimed.id == job.pk
     return claimed
 
 
@@ -79,3 +80,13 @@ def database_now() -> Any:
     with connection.cursor() as cursor:
         cursor.execute("SELECT clock_timestamp()")
         return cursor.fetchone()[0]
+
+
+NO_LEASE = dict.fromkeys(LEASE_FIELDS)
+"""What an ended reservation leaves in a row."""
+
+
+def history(id: int) -> list[dict[str, Any]]:
+    """The rows of history of a job, without what says where they are kept."""
+    rows = Attempt.objects.filter(job_id=id).order_by("id").values()
+    return [{name: value for name, value in row.items() if name not in ("id", "job_id")} for row in rows]
