@@ -1,1 +1,44 @@
 """Fixtures that tests of every altitude share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import psycopg
+import pytest
+from django.db import connections
+
+Connect = Callable[..., psycopg.Connection[Any]]
+
+
+@pytest.fixture(autouse=True)
+def _no_audit_connection_stays() -> Iterator[None]:
+    """The audit trail's connection is closed after each test, or the database could not be dropped at the end."""
+    yield
+    from tests.testapp import audit  # not before Django is set up
+
+    audit.close()
+
+
+@pytest.fixture
+def connect(db: None) -> Iterator[Connect]:
+    """Opens connections of their own to the test's database, and closes them at the end.
+
+    Autocommit unless told otherwise; ``options`` are those of the server, for example ``"-c search_path="``.
+    """
+    opened: list[psycopg.Connection[Any]] = []
+
+    def open_one(*, autocommit: bool = True, options: str = "", **more: Any) -> psycopg.Connection[Any]:
+        parameters = connections["default"].get_connection_params()
+        for name in ("cursor_factory", "context"):
+            parameters.pop(name, None)
+        connection = psycopg.connect(
+            **parameters | {"autocommit": autocommit, "options": f"-c lock_timeout=20s {options}"} | more
+        )
+        opened.append(connection)
+        return connection
+
+    yield open_one
+    for connection in opened:
+        connection.close()

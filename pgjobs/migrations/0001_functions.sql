@@ -43,7 +43,7 @@ BEGIN
       v_first := least(v_first, v_found);
     END LOOP;
   END LOOP;
-  RETURN greatest(extract(epoch FROM v_first - clock_timestamp()), 0);
+  RETURN CASE WHEN v_first IS NOT NULL THEN greatest(extract(epoch FROM v_first - clock_timestamp()), 0) END;  -- greatest() skips NULLs
 END $$;
 
 -- The fence: lock a job for a write by its holder, without ever waiting for somebody's open transaction.
@@ -314,10 +314,10 @@ LANGUAGE plpgsql SET search_path FROM CURRENT SET jit = off SET enable_seqscan =
 DECLARE
   v_now timestamptz;
   v_rows tid[];
-  v_held bigint[];
+  v_held bigint[];  -- places of the pairs, not ids: a stale pair of the same job is lost
   v_cancel bigint[];
 BEGIN
-  SELECT array_agg(x.ctid), array_agg(h.id) INTO v_rows, v_held FROM (SELECT * FROM unnest(p_ids, p_leases) u (id, lease) ORDER BY u.id) h
+  SELECT array_agg(x.ctid), array_agg(h.n) INTO v_rows, v_held FROM (SELECT * FROM unnest(p_ids, p_leases) WITH ORDINALITY u (id, lease, n) ORDER BY u.id) h
   CROSS JOIN LATERAL (SELECT j.ctid FROM pgjobs_job j WHERE j.id = h.id AND j.lease = h.lease FOR NO KEY UPDATE SKIP LOCKED) x;
   v_now := clock_timestamp();
   WITH beaten AS (
@@ -325,11 +325,10 @@ BEGIN
     WHERE j.ctid = ANY (v_rows) RETURNING j.id, j.cancel_requested_at
   ) SELECT array_agg(b.id) INTO v_cancel FROM beaten b WHERE b.cancel_requested_at IS NOT NULL;
   RETURN QUERY SELECT u.id, CASE
-    WHEN u.id = ANY (v_cancel) THEN 'cancel'
-    WHEN u.id = ANY (v_held) THEN 'held'
+    WHEN u.n = ANY (v_held) THEN CASE WHEN u.id = ANY (v_cancel) THEN 'cancel' ELSE 'held' END
     WHEN EXISTS (SELECT FROM pgjobs_job j WHERE j.id = u.id AND j.lease = u.lease) THEN 'busy'
     ELSE 'lost' END
-  FROM unnest(p_ids, p_leases) u (id, lease);
+  FROM unnest(p_ids, p_leases) WITH ORDINALITY u (id, lease, n);
 END $$;
 
 -- finish, for many: reserved → done, each row only under its own lease.
@@ -343,9 +342,9 @@ LANGUAGE plpgsql SET search_path FROM CURRENT SET jit = off SET enable_seqscan =
 DECLARE
   v_now timestamptz;
   v_rows tid[];
-  v_held bigint[];
+  v_held bigint[];  -- places of the pairs, not ids: a stale pair of the same job is lost
 BEGIN
-  SELECT array_agg(x.ctid), array_agg(h.id) INTO v_rows, v_held FROM (SELECT * FROM unnest(p_ids, p_leases) u (id, lease) ORDER BY u.id) h
+  SELECT array_agg(x.ctid), array_agg(h.n) INTO v_rows, v_held FROM (SELECT * FROM unnest(p_ids, p_leases) WITH ORDINALITY u (id, lease, n) ORDER BY u.id) h
   CROSS JOIN LATERAL (SELECT j.ctid FROM pgjobs_job j WHERE j.id = h.id AND j.lease = h.lease FOR NO KEY UPDATE SKIP LOCKED) x;
   v_now := clock_timestamp();
   UPDATE pgjobs_job j SET
@@ -354,7 +353,7 @@ BEGIN
   WHERE j.ctid = ANY (v_rows);
   IF cardinality(v_held) = cardinality(p_ids) THEN RETURN; END IF;
   RETURN QUERY SELECT u.id, CASE WHEN EXISTS (SELECT FROM pgjobs_job j WHERE j.id = u.id AND j.lease = u.lease) THEN 'busy' ELSE 'lost' END
-  FROM unnest(p_ids, p_leases) u (id, lease) WHERE u.id <> ALL (coalesce(v_held, '{}'));
+  FROM unnest(p_ids, p_leases) WITH ORDINALITY u (id, lease, n) WHERE u.n <> ALL (coalesce(v_held, '{}'));
 END $$;
 
 -- retry: reserved → pending later, because the handler failed and attempts are left. A job that somebody asked to cancel ends as cancelled.
@@ -381,7 +380,7 @@ BEGIN
     WHERE j.id = p_id AND j.lease = p_lease RETURNING j.*
   ), recorded AS (
     INSERT INTO pgjobs_attempt (job_id, attempt, outcome, error_class, error, traceback, worker, started_at, finished_at, log)
-    SELECT m.id, m.attempts, p_outcome, coalesce(p_error_class, ''), coalesce(p_error, ''), coalesce(p_traceback, ''), m.worker, m.last_attempted_at, v_now, coalesce(p_log, '') FROM moved m
+    SELECT m.id, m.attempts, coalesce(p_outcome, 'error'), coalesce(p_error_class, ''), coalesce(p_error, ''), coalesce(p_traceback, ''), coalesce(m.worker, ''), m.last_attempted_at, v_now, coalesce(p_log, '') FROM moved m
   ) SELECT m.status INTO v_status FROM moved m;
   RETURN v_status;
 END $$;
@@ -408,7 +407,7 @@ BEGIN
     WHERE j.id = p_id AND j.lease = p_lease RETURNING j.*
   ), recorded AS (
     INSERT INTO pgjobs_attempt (job_id, attempt, outcome, error_class, error, traceback, worker, started_at, finished_at, log)
-    SELECT m.id, m.attempts, p_outcome, coalesce(p_error_class, ''), coalesce(p_error, ''), coalesce(p_traceback, ''), m.worker, m.last_attempted_at, v_now, coalesce(p_log, '') FROM moved m
+    SELECT m.id, m.attempts, coalesce(p_outcome, 'error'), coalesce(p_error_class, ''), coalesce(p_error, ''), coalesce(p_traceback, ''), coalesce(m.worker, ''), m.last_attempted_at, v_now, coalesce(p_log, '') FROM moved m
   ) SELECT m.status INTO v_status FROM moved m;
   RETURN v_status;
 END $$;
@@ -435,7 +434,7 @@ BEGIN
     WHERE j.id = p_id AND j.lease = p_lease RETURNING j.*
   ), recorded AS (
     INSERT INTO pgjobs_attempt (job_id, attempt, outcome, error_class, error, traceback, worker, started_at, finished_at, log)
-    SELECT m.id, m.attempts, 'failed', coalesce(p_error_class, ''), coalesce(p_error, ''), coalesce(p_traceback, ''), m.worker, m.last_attempted_at, v_now, coalesce(p_log, '') FROM moved m
+    SELECT m.id, m.attempts, 'failed', coalesce(p_error_class, ''), coalesce(p_error, ''), coalesce(p_traceback, ''), coalesce(m.worker, ''), m.last_attempted_at, v_now, coalesce(p_log, '') FROM moved m
   ) SELECT m.status INTO v_status FROM moved m;
   RETURN v_status;
 END $$;
@@ -456,7 +455,7 @@ BEGIN
     status = CASE WHEN j.cancel_requested_at IS NULL THEN 'pending' ELSE 'cancelled' END,
     finished_at = CASE WHEN j.cancel_requested_at IS NULL THEN NULL ELSE v_now END,
     run_after = CASE WHEN j.cancel_requested_at IS NULL THEN p_until ELSE j.run_after END,
-    attempts = j.attempts - 1, snoozes = least(j.snoozes + 1, 32767), worker_ids = trim_array(j.worker_ids, least(cardinality(j.worker_ids), 1)), lost = 0,
+    attempts = greatest(j.attempts - 1, 0), snoozes = least(j.snoozes + 1, 32767), worker_ids = trim_array(j.worker_ids, least(cardinality(j.worker_ids), 1)), lost = 0,
     lease = NULL, reserved_by = NULL, reserved_at = NULL, reserved_until = NULL, last_error = nullif(p_error, ''), error_class = NULL, updated_at = v_now
   WHERE j.id = p_id AND j.lease = p_lease
   RETURNING j.status INTO v_status;
@@ -476,21 +475,21 @@ LANGUAGE plpgsql SET search_path FROM CURRENT SET jit = off SET enable_seqscan =
 DECLARE
   v_now timestamptz;
   v_rows tid[];
-  v_held bigint[];
+  v_held bigint[];  -- places of the pairs, not ids: a stale pair of the same job is lost
 BEGIN
-  SELECT array_agg(x.ctid), array_agg(h.id) INTO v_rows, v_held FROM (SELECT * FROM unnest(p_ids, p_leases) u (id, lease) ORDER BY u.id) h
+  SELECT array_agg(x.ctid), array_agg(h.n) INTO v_rows, v_held FROM (SELECT * FROM unnest(p_ids, p_leases) WITH ORDINALITY u (id, lease, n) ORDER BY u.id) h
   CROSS JOIN LATERAL (SELECT j.ctid FROM pgjobs_job j WHERE j.id = h.id AND j.lease = h.lease FOR NO KEY UPDATE SKIP LOCKED) x;
   v_now := clock_timestamp();
   IF p_started THEN
     INSERT INTO pgjobs_attempt (job_id, attempt, outcome, error, worker, started_at, finished_at)
-    SELECT j.id, j.attempts, 'interrupted', p_reason, j.worker, j.last_attempted_at, v_now FROM pgjobs_job j WHERE j.ctid = ANY (v_rows);
+    SELECT j.id, j.attempts, 'interrupted', coalesce(p_reason, ''), coalesce(j.worker, ''), j.last_attempted_at, v_now FROM pgjobs_job j WHERE j.ctid = ANY (v_rows);
   END IF;
   RETURN QUERY WITH released AS (
     UPDATE pgjobs_job j SET
       status = CASE WHEN j.cancel_requested_at IS NOT NULL THEN 'cancelled' WHEN p_started AND j.refunds >= 5 AND j.attempts >= j.max_attempts THEN 'dead' ELSE 'pending' END,
       finished_at = CASE WHEN j.cancel_requested_at IS NOT NULL OR p_started AND j.refunds >= 5 AND j.attempts >= j.max_attempts THEN v_now END,
       run_after = CASE WHEN j.cancel_requested_at IS NULL THEN v_now ELSE j.run_after END,
-      attempts = CASE WHEN p_started AND j.refunds >= 5 THEN j.attempts ELSE j.attempts - 1 END,
+      attempts = CASE WHEN p_started AND j.refunds >= 5 THEN j.attempts ELSE greatest(j.attempts - 1, 0) END,
       worker_ids = CASE WHEN p_started AND j.refunds >= 5 THEN j.worker_ids ELSE trim_array(j.worker_ids, least(cardinality(j.worker_ids), 1)) END,
       refunds = CASE WHEN p_started AND j.refunds >= 5 THEN j.refunds ELSE least(j.refunds + 1, 32767) END,
       started_at = CASE WHEN NOT p_started AND j.attempts = 1 THEN NULL ELSE j.started_at END,
@@ -499,9 +498,9 @@ BEGIN
     WHERE j.ctid = ANY (v_rows) RETURNING j.id, j.status, j.queue
   ), told AS (
     SELECT pg_notify('pgjobs', q.queue) FROM (SELECT DISTINCT r.queue FROM released r WHERE r.status = 'pending') q
-  ) SELECT r.id, r.status FROM released r LEFT JOIN (SELECT count(*) FROM told) t ON true;
+  ) SELECT r.id, r.status FROM released r CROSS JOIN (SELECT count(*) FROM told) t;  -- a LEFT JOIN whose columns nobody uses is planned away: nobody would be told
   RETURN QUERY SELECT u.id, CASE WHEN EXISTS (SELECT FROM pgjobs_job j WHERE j.id = u.id AND j.lease = u.lease) THEN 'busy' ELSE 'lost' END
-  FROM unnest(p_ids, p_leases) u (id, lease) WHERE u.id <> ALL (coalesce(v_held, '{}'));
+  FROM unnest(p_ids, p_leases) WITH ORDINALITY u (id, lease, n) WHERE u.n <> ALL (coalesce(v_held, '{}'));
 END $$;
 
 -- cancel, by the holder: reserved → cancelled, because the handler raised Cancel, or was told to stop and did.
@@ -521,7 +520,7 @@ BEGIN
       last_error = p_error, error_class = NULL, updated_at = v_now
     WHERE j.id = p_id AND j.lease = p_lease RETURNING j.*
   ) INSERT INTO pgjobs_attempt (job_id, attempt, outcome, error, worker, started_at, finished_at, log)
-    SELECT m.id, m.attempts, 'cancelled', coalesce(p_error, ''), m.worker, m.last_attempted_at, v_now, coalesce(p_log, '') FROM moved m;
+    SELECT m.id, m.attempts, 'cancelled', coalesce(p_error, ''), coalesce(m.worker, ''), m.last_attempted_at, v_now, coalesce(p_log, '') FROM moved m;
   RETURN 'cancelled';
 END $$;
 
@@ -602,7 +601,7 @@ BEGIN
     SELECT r.id, r.attempts, 'lost', format('Lost worker %s: it stopped extending its lease', r.worker), coalesce(r.worker, ''), r.last_attempted_at, v_now FROM reaped r
   ), told AS (
     SELECT pg_notify('pgjobs', q.queue) FROM (SELECT DISTINCT r.queue FROM reaped r WHERE r.status = 'pending') q
-  ) SELECT r.id, r.kind, r.queue, r.status, r.attempts, r.worker FROM reaped r LEFT JOIN (SELECT count(*) FROM told) t ON true;
+  ) SELECT r.id, r.kind, r.queue, r.status, r.attempts, r.worker FROM reaped r CROSS JOIN (SELECT count(*) FROM told) t;  -- a LEFT JOIN whose columns nobody uses is planned away: nobody would be told
 END $$;
 
 -- reap, for workers without heartbeats, to be called now and then by any of them; each returned job waits its backoff.
@@ -659,7 +658,7 @@ BEGIN
     WHERE j.id = ANY (v_held) AND j.status = 'pending' RETURNING j.id, j.queue
   ), told AS (
     SELECT pg_notify('pgjobs', q.queue) FROM (SELECT DISTINCT m.queue FROM moved m) q
-  ) SELECT m.id, 'rescheduled' FROM moved m LEFT JOIN (SELECT count(*) FROM told) t ON true;
+  ) SELECT m.id, 'rescheduled' FROM moved m CROSS JOIN (SELECT count(*) FROM told) t;  -- a LEFT JOIN whose columns nobody uses is planned away: nobody would be told
   RETURN QUERY SELECT j.id, 'not_pending' FROM pgjobs_job j WHERE j.id = ANY (v_held) AND j.status <> 'pending';
   RETURN QUERY SELECT u.id, CASE WHEN EXISTS (SELECT FROM pgjobs_job j WHERE j.id = u.id) THEN 'busy' ELSE 'missing' END
     FROM (SELECT DISTINCT unnest(p_ids)) u (id) WHERE u.id <> ALL (v_held);
@@ -741,7 +740,7 @@ BEGIN
     WHERE j.id = ANY (p_ids) AND j.status IN ('done', 'failed', 'dead', 'cancelled') RETURNING j.id, j.queue
   ), told AS (
     SELECT pg_notify('pgjobs', q.queue) FROM (SELECT DISTINCT m.queue FROM moved m) q
-  ) SELECT m.id FROM moved m LEFT JOIN (SELECT count(*) FROM told) t ON true;
+  ) SELECT m.id FROM moved m CROSS JOIN (SELECT count(*) FROM told) t;  -- a LEFT JOIN whose columns nobody uses is planned away: nobody would be told
 END $$;
 
 -- expire: pending jobs past expires_at → cancelled, with the error "expired".
@@ -874,10 +873,15 @@ BEGIN
   RETURN QUERY SELECT 'expired', NULL::bigint, NULL::text, NULL::text, NULL::text, e.n, NULL::text, NULL::double precision
     FROM pgjobs_expire(p_batch) e (n) WHERE e.n > 0;
   PERFORM pgjobs_rerun(r.kind, r.dedupe_key) FROM (SELECT * FROM pgjobs_rerun ORDER BY kind, dedupe_key LIMIT p_batch) r;
-  INSERT INTO pgjobs_worker AS w (name, host, pid, queues, exclude_queues, kinds, threads, running, stopping)
-  VALUES (p_worker, p_host, p_pid, p_queues, p_exclude_queues, p_kinds, p_threads, p_running, p_stopping)
-  ON CONFLICT (name) DO UPDATE SET running = excluded.running, stopping = excluded.stopping, beat_at = clock_timestamp();
-  DELETE FROM pgjobs_worker w WHERE w.beat_at < clock_timestamp() - interval '1 day';
+  -- Rows for people: whoever holds them must not hold up the leases. (An upsert would wait, and so would a plain DELETE.)
+  UPDATE pgjobs_worker w SET running = p_running, stopping = p_stopping, beat_at = clock_timestamp()
+    WHERE w.ctid = ANY (ARRAY(SELECT o.ctid FROM pgjobs_worker o WHERE o.name = p_worker FOR NO KEY UPDATE SKIP LOCKED));
+  IF NOT FOUND AND NOT EXISTS (SELECT FROM pgjobs_worker w WHERE w.name = p_worker) THEN
+    INSERT INTO pgjobs_worker (name, host, pid, queues, exclude_queues, kinds, threads, running, stopping)
+    VALUES (p_worker, p_host, p_pid, p_queues, p_exclude_queues, p_kinds, p_threads, p_running, p_stopping) ON CONFLICT DO NOTHING;
+  END IF;
+  DELETE FROM pgjobs_worker w WHERE w.ctid = ANY (ARRAY(
+    SELECT o.ctid FROM pgjobs_worker o WHERE o.beat_at < clock_timestamp() - interval '1 day' FOR UPDATE SKIP LOCKED));
   RETURN QUERY SELECT 'next', NULL::bigint, NULL::text, NULL::text, NULL::text, NULL::integer, NULL::text,
     extract(epoch FROM min(j.reserved_until) - clock_timestamp())::double precision
     FROM pgjobs_job j WHERE j.status = 'reserved' AND j.reserved_by <> p_worker HAVING min(j.reserved_until) IS NOT NULL;

@@ -16,10 +16,15 @@ BEGIN
   RETURN QUERY SELECT 'expired', NULL::bigint, NULL::text, NULL::text, NULL::text, e.n, NULL::text, NULL::double precision
     FROM pgjobs_expire(p_batch) e (n) WHERE e.n > 0;
   PERFORM pgjobs_rerun(r.kind, r.dedupe_key) FROM (SELECT * FROM pgjobs_rerun ORDER BY kind, dedupe_key LIMIT p_batch) r;
-  INSERT INTO pgjobs_worker AS w (name, host, pid, queues, exclude_queues, kinds, threads, running, stopping)
-  VALUES (p_worker, p_host, p_pid, p_queues, p_exclude_queues, p_kinds, p_threads, p_running, p_stopping)
-  ON CONFLICT (name) DO UPDATE SET running = excluded.running, stopping = excluded.stopping, beat_at = clock_timestamp();
-  DELETE FROM pgjobs_worker w WHERE w.beat_at < clock_timestamp() - interval '1 day';
+  -- Rows for people: whoever holds them must not hold up the leases. (An upsert would wait, and so would a plain DELETE.)
+  UPDATE pgjobs_worker w SET running = p_running, stopping = p_stopping, beat_at = clock_timestamp()
+    WHERE w.ctid = ANY (ARRAY(SELECT o.ctid FROM pgjobs_worker o WHERE o.name = p_worker FOR NO KEY UPDATE SKIP LOCKED));
+  IF NOT FOUND AND NOT EXISTS (SELECT FROM pgjobs_worker w WHERE w.name = p_worker) THEN
+    INSERT INTO pgjobs_worker (name, host, pid, queues, exclude_queues, kinds, threads, running, stopping)
+    VALUES (p_worker, p_host, p_pid, p_queues, p_exclude_queues, p_kinds, p_threads, p_running, p_stopping) ON CONFLICT DO NOTHING;
+  END IF;
+  DELETE FROM pgjobs_worker w WHERE w.ctid = ANY (ARRAY(
+    SELECT o.ctid FROM pgjobs_worker o WHERE o.beat_at < clock_timestamp() - interval '1 day' FOR UPDATE SKIP LOCKED));
   RETURN QUERY SELECT 'next', NULL::bigint, NULL::text, NULL::text, NULL::text, NULL::integer, NULL::text,
     extract(epoch FROM min(j.reserved_until) - clock_timestamp())::double precision
     FROM pgjobs_job j WHERE j.status = 'reserved' AND j.reserved_by <> p_worker HAVING min(j.reserved_until) IS NOT NULL;

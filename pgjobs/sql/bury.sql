@@ -20,7 +20,7 @@ BEGIN
     WHERE j.id = p_id AND j.lease = p_lease RETURNING j.*
   ), recorded AS (
     INSERT INTO pgjobs_attempt (job_id, attempt, outcome, error_class, error, traceback, worker, started_at, finished_at, log)
-    SELECT m.id, m.attempts, p_outcome, coalesce(p_error_class, ''), coalesce(p_error, ''), coalesce(p_traceback, ''), m.worker, m.last_attempted_at, v_now, coalesce(p_log, '') FROM moved m
+    SELECT m.id, m.attempts, coalesce(p_outcome, 'error'), coalesce(p_error_class, ''), coalesce(p_error, ''), coalesce(p_traceback, ''), coalesce(m.worker, ''), m.last_attempted_at, v_now, coalesce(p_log, '') FROM moved m
   ) SELECT m.status INTO v_status FROM moved m;
   RETURN v_status;
 END $$;

@@ -15,6 +15,6 @@ BEGIN
       last_error = p_error, error_class = NULL, updated_at = v_now
     WHERE j.id = p_id AND j.lease = p_lease RETURNING j.*
   ) INSERT INTO pgjobs_attempt (job_id, attempt, outcome, error, worker, started_at, finished_at, log)
-    SELECT m.id, m.attempts, 'cancelled', coalesce(p_error, ''), m.worker, m.last_attempted_at, v_now, coalesce(p_log, '') FROM moved m;
+    SELECT m.id, m.attempts, 'cancelled', coalesce(p_error, ''), coalesce(m.worker, ''), m.last_attempted_at, v_now, coalesce(p_log, '') FROM moved m;
   RETURN 'cancelled';
 END $$;

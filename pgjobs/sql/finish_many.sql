@@ -9,9 +9,9 @@ LANGUAGE plpgsql SET search_path FROM CURRENT SET jit = off SET enable_seqscan =
 DECLARE
   v_now timestamptz;
   v_rows tid[];
-  v_held bigint[];
+  v_held bigint[];  -- places of the pairs, not ids: a stale pair of the same job is lost
 BEGIN
-  SELECT array_agg(x.ctid), array_agg(h.id) INTO v_rows, v_held FROM (SELECT * FROM unnest(p_ids, p_leases) u (id, lease) ORDER BY u.id) h
+  SELECT array_agg(x.ctid), array_agg(h.n) INTO v_rows, v_held FROM (SELECT * FROM unnest(p_ids, p_leases) WITH ORDINALITY u (id, lease, n) ORDER BY u.id) h
   CROSS JOIN LATERAL (SELECT j.ctid FROM pgjobs_job j WHERE j.id = h.id AND j.lease = h.lease FOR NO KEY UPDATE SKIP LOCKED) x;
   v_now := clock_timestamp();
   UPDATE pgjobs_job j SET
@@ -20,5 +20,5 @@ BEGIN
   WHERE j.ctid = ANY (v_rows);
   IF cardinality(v_held) = cardinality(p_ids) THEN RETURN; END IF;
   RETURN QUERY SELECT u.id, CASE WHEN EXISTS (SELECT FROM pgjobs_job j WHERE j.id = u.id AND j.lease = u.lease) THEN 'busy' ELSE 'lost' END
-  FROM unnest(p_ids, p_leases) u (id, lease) WHERE u.id <> ALL (coalesce(v_held, '{}'));
+  FROM unnest(p_ids, p_leases) WITH ORDINALITY u (id, lease, n) WHERE u.n <> ALL (coalesce(v_held, '{}'));
 END $$;

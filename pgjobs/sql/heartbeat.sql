@@ -8,10 +8,10 @@ LANGUAGE plpgsql SET search_path FROM CURRENT SET jit = off SET enable_seqscan =
 DECLARE
   v_now timestamptz;
   v_rows tid[];
-  v_held bigint[];
+  v_held bigint[];  -- places of the pairs, not ids: a stale pair of the same job is lost
   v_cancel bigint[];
 BEGIN
-  SELECT array_agg(x.ctid), array_agg(h.id) INTO v_rows, v_held FROM (SELECT * FROM unnest(p_ids, p_leases) u (id, lease) ORDER BY u.id) h
+  SELECT array_agg(x.ctid), array_agg(h.n) INTO v_rows, v_held FROM (SELECT * FROM unnest(p_ids, p_leases) WITH ORDINALITY u (id, lease, n) ORDER BY u.id) h
   CROSS JOIN LATERAL (SELECT j.ctid FROM pgjobs_job j WHERE j.id = h.id AND j.lease = h.lease FOR NO KEY UPDATE SKIP LOCKED) x;
   v_now := clock_timestamp();
   WITH beaten AS (
@@ -19,9 +19,8 @@ BEGIN
     WHERE j.ctid = ANY (v_rows) RETURNING j.id, j.cancel_requested_at
   ) SELECT array_agg(b.id) INTO v_cancel FROM beaten b WHERE b.cancel_requested_at IS NOT NULL;
   RETURN QUERY SELECT u.id, CASE
-    WHEN u.id = ANY (v_cancel) THEN 'cancel'
-    WHEN u.id = ANY (v_held) THEN 'held'
+    WHEN u.n = ANY (v_held) THEN CASE WHEN u.id = ANY (v_cancel) THEN 'cancel' ELSE 'held' END
     WHEN EXISTS (SELECT FROM pgjobs_job j WHERE j.id = u.id AND j.lease = u.lease) THEN 'busy'
     ELSE 'lost' END
-  FROM unnest(p_ids, p_leases) u (id, lease);
+  FROM unnest(p_ids, p_leases) WITH ORDINALITY u (id, lease, n);
 END $$;

@@ -29,5 +29,5 @@ BEGIN
       v_first := least(v_first, v_found);
     END LOOP;
   END LOOP;
-  RETURN greatest(extract(epoch FROM v_first - clock_timestamp()), 0);
+  RETURN CASE WHEN v_first IS NOT NULL THEN greatest(extract(epoch FROM v_first - clock_timestamp()), 0) END;  -- greatest() skips NULLs
 END $$;

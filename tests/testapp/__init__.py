@@ -1,0 +1,1 @@
+"""An app with jobs: what the tests enqueue and run."""
