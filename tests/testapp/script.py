@@ -422,7 +422,7 @@ def closed_gate(number: int = 1) -> Iterator[Callable[[], None]]:
 # Odd values and errors -----------------------------------------------------------------------------------------------
 
 
-class Odd(Exception):  # noqa: N818 - the tests' own
+class Odd(Exception):
     """Base of the exceptions here."""
 
 
