@@ -110,8 +110,11 @@ def _explain(value: object, path: str, depth: int) -> None:
     elif isinstance(value, (list, tuple)):
         for n, item in enumerate(value):
             _explain(item, f"{path}[{n}]", depth + 1)
-    elif isinstance(value, int) and not isinstance(value, bool):
-        raise EnqueueError(f"{path} is a whole number too long to be written as text.")
+    elif isinstance(value, int):
+        try:
+            int.__repr__(value)
+        except ValueError:  # more digits than sys.get_int_max_str_digits()
+            raise EnqueueError(f"{path} is a whole number too long to be written as text.") from None
 
 
 def _explain_text(value: str, path: str) -> None:

@@ -101,7 +101,7 @@ def make_handler(function: Callable[..., Any], options: Mapping[str, Any]) -> Ha
         )
     try:
         return Handler(
-            kind=check_text(options["kind"] or function.__name__, "kind", 255),
+            kind=check_text(function.__name__ if options["kind"] is None else options["kind"], "kind", 255),
             function=function,
             aliases=tuple(check_text(a, "aliases", 255) for a in options["aliases"]),
             queue=check_text(options["queue"], "queue", 255),
