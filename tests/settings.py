@@ -14,7 +14,10 @@ env = environ.Env()
 environ.Env.read_env(BASE_DIR / ".env")
 devpg.provide(BASE_DIR)
 
-DATABASES = {"default": env.db("DATABASE_URL")}
+DATABASES = {
+    "default": env.db("DATABASE_URL"),
+    "other": env.db("DATABASE_URL") | {"TEST": {"MIRROR": "default"}},  # for tests that ask for it: another alias
+}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 SECRET_KEY = "tests"  # noqa: S105
 USE_TZ = True
