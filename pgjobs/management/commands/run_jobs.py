@@ -7,7 +7,6 @@ import atexit
 import dataclasses
 import logging
 import os
-import signal
 import sys
 import threading
 from typing import Any
@@ -21,6 +20,7 @@ from ...api.registry import registry
 from ...conf import Settings, contradictions, get_settings
 from ...exceptions import ConfigurationError
 from ...worker.process import Options, Worker
+from ...worker.supervisor import Supervisor
 
 logger = logging.getLogger("pgjobs")
 
@@ -89,7 +89,9 @@ class Command(BaseCommand):
             drain=options["drain"],
             max_jobs=options["max_jobs"],
             listen=not options["no_listen"],
-            own_process=True,
+            recycle_jobs=options["recycle_jobs"],
+            recycle_rss=options["recycle_rss"],
+            recycle_lifetime=options["recycle_lifetime"],
         )
         if options["reload"]:
             autoreload.run_with_reloader(self.run_reloading, settings, what)
@@ -97,28 +99,14 @@ class Command(BaseCommand):
             self.run(settings, what)
 
     def run(self, settings: Settings, what: Options) -> None:
-        """Work in this thread; ends the process."""
-        worker = Worker(settings, what, self.say)
-        asked = [False]
-
-        def on_signal(signum: int, frame: object) -> None:
-            if asked[0]:
-                os._exit(128 + signum)
-            asked[0] = True
-            worker.stop()
-
-        for signum in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(signum, on_signal)
-        try:
-            code = worker.run()
-        except ConfigurationError as e:
-            raise CommandError(str(e)) from None
-        self.say(f"pgjobs worker {worker.name} stopped; jobs by outcome: {worker.recorded or 'none'}")
+        """Supervise worker processes; ends this one."""
+        code = Supervisor(settings, what, self.say).run()
+        self.say("pgjobs stopped" + (f" with exit code {code}" if code else ""))
         end(code)
 
     def run_reloading(self, settings: Settings, what: Options) -> None:
         """Work in the reloader's thread; a change of the code, or the end of the process, stops it gracefully first."""
-        worker = Worker(settings, dataclasses.replace(what, own_process=False), self.say)
+        worker = Worker(settings, what, self.say)
         stopped = threading.Event()
 
         def stop(**_: object) -> None:
@@ -157,6 +145,7 @@ def effective(options: dict[str, Any]) -> Settings:
     """Settings with what the command line says over them; raises ConfigurationError."""
     given = {
         "THREADS": options["threads"],
+        "PROCESSES": options["processes"],
         "POLL_INTERVAL": options["poll_interval"],
         "LISTEN_POLL_INTERVAL": options["poll_interval"],
         "GRACE": options["grace"],
