@@ -32,38 +32,30 @@ class Command(BaseCommand):
     requires_system_checks: list[str] = []  # noqa: RUF012 - the worker waits for a database that is not there yet
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument(
-            "--queue", action="append", type=name, metavar="NAME", help="serve this queue only; repeatable"
-        )
-        parser.add_argument(
+        add = parser.add_argument
+        add("--queue", action="append", type=name, metavar="NAME", help="serve this queue only; repeatable")
+        add(
             "--exclude-queue",
             action="append",
             type=name,
             metavar="NAME",
             default=[],
-            help="do not serve this queue; repeatable",
+            help="do not serve it; repeatable",
         )
-        parser.add_argument("--threads", type=above_zero, help="handlers that run at once (PGJOBS['THREADS'])")
-        parser.add_argument(
-            "--drain", action="store_true", help="run everything due that this worker can run, then exit"
+        add("--processes", type=above_zero, metavar="N", help="worker processes (PGJOBS['PROCESSES'])")
+        add("--threads", type=above_zero, metavar="N", help="handlers that run at once in each (PGJOBS['THREADS'])")
+        add("--drain", action="store_true", help="run everything due that this worker can run, then exit")
+        add("--max-jobs", type=above_zero, metavar="N", help="run so many jobs, then exit")
+        add("--poll-interval", type=seconds_above_zero, metavar="SECONDS", help="how often to look, listening or not")
+        add("--no-listen", action="store_true", help="poll only; behind a transaction pooler, for example")
+        add("--grace", type=seconds, metavar="SECONDS", help="how long to wait for running handlers when stopping")
+        add("--recycle-jobs", type=above_zero, metavar="N", help="replace a process after about so many jobs")
+        add("--recycle-rss", type=above_zero, metavar="MIB", help="replace a process that holds so much memory")
+        add(
+            "--recycle-lifetime", type=seconds_above_zero, metavar="SECONDS", help="replace a process of about this age"
         )
-        parser.add_argument("--max-jobs", type=above_zero, metavar="N", help="run so many jobs, then exit")
-        parser.add_argument(
-            "--poll-interval",
-            type=seconds_above_zero,
-            metavar="SECONDS",
-            help="how often to look for due jobs, listening or not",
-        )
-        parser.add_argument(
-            "--no-listen", action="store_true", help="poll only; behind a transaction pooler, for example"
-        )
-        parser.add_argument(
-            "--grace", type=seconds, metavar="SECONDS", help="how long to wait for running handlers when stopping"
-        )
-        parser.add_argument(
-            "--database", metavar="ALIAS", help="alias of the database that holds the queue (PGJOBS['DATABASE'])"
-        )
-        parser.add_argument("--reload", action="store_true", help="start anew when the code changes (for development)")
+        add("--database", metavar="ALIAS", help="alias of the database that holds the queue (PGJOBS['DATABASE'])")
+        add("--reload", action="store_true", help="start anew when the code changes (for development)")
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
