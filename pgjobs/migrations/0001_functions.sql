@@ -206,14 +206,15 @@ BEGIN
 END $$;
 
 -- claim: pending → reserved, for at most p_limit due jobs: highest priority first, then run_after, then id, across queues.
--- p_queues NULL: all; p_kinds NULL: all; p_lease: how long to hold (NULL: each job's own timeout, an hour when it has none).
+-- p_queues NULL: all; p_kinds NULL: all; p_lease: how long to hold (NULL: each job's own timeout, an hour when it has none);
+-- p_suspects: true for only those that must run alone, false for none of them, NULL for all.
 -- Index: pgjobs_claim. For each queue the priorities that exist are probed from the top, and of each only the due range is
 -- read, so that a mountain of future jobs costs one probe.
 -- Returns the claimed rows in that order, all with one new lease. Rows that others hold are passed over; no lock stays on a
 -- row that is not taken.
 CREATE OR REPLACE FUNCTION pgjobs_claim(
   p_limit integer, p_worker text, p_queues text[] DEFAULT NULL, p_lease interval DEFAULT NULL,
-  p_kinds text[] DEFAULT NULL, p_exclude_queues text[] DEFAULT NULL
+  p_kinds text[] DEFAULT NULL, p_exclude_queues text[] DEFAULT NULL, p_suspects boolean DEFAULT NULL
 ) RETURNS SETOF pgjobs_job
 LANGUAGE plpgsql
 -- Statistics of a table that fills and empties all day mislead the planner; these leave it the index alone. (jit = off: the
@@ -244,7 +245,17 @@ BEGIN
   INTO v_no_queues, v_no_kinds FROM pgjobs_pause p WHERE p.until IS NULL OR p.until > v_now;
   v_no_queues := v_no_queues || coalesce(p_exclude_queues, '{}');
 
+  IF p_suspects THEN  -- few, by an index of their own (pgjobs_suspects)
+    v_rows := ARRAY(
+      SELECT j.ctid FROM pgjobs_job j
+      WHERE j.status = 'pending' AND j.suspect AND j.run_after <= v_now
+        AND (p_queues IS NULL OR j.queue = ANY (p_queues)) AND j.queue <> ALL (v_no_queues)
+        AND (p_kinds IS NULL OR j.kind = ANY (p_kinds)) AND j.kind <> ALL (v_no_kinds) AND (j.expires_at IS NULL OR j.expires_at > v_now)
+      ORDER BY j.id LIMIT p_limit FOR NO KEY UPDATE SKIP LOCKED);
+  END IF;
+
   LOOP  -- a loose index scan: the queues that have pending rows
+    EXIT WHEN p_suspects;
     SELECT j.queue, j.priority INTO v_queue, v_level FROM pgjobs_job j WHERE j.status = 'pending' AND j.queue > v_queue ORDER BY j.queue, j.priority DESC LIMIT 1;
     EXIT WHEN NOT FOUND;
     IF (p_queues IS NULL OR v_queue = ANY (p_queues)) AND v_queue <> ALL (v_no_queues) THEN
@@ -265,6 +276,7 @@ BEGIN
           WHERE j.status = 'pending' AND j.queue = m.queue AND j.priority = v_level AND j.run_after <= v_now
             AND (j.run_after, j.id) > (v_low_at, v_low_id)
             AND (p_kinds IS NULL OR j.kind = ANY (p_kinds)) AND j.kind <> ALL (v_no_kinds) AND (j.expires_at IS NULL OR j.expires_at > v_now)
+            AND (p_suspects IS NULL OR NOT j.suspect)
           ORDER BY j.run_after, j.id LIMIT p_limit - cardinality(v_rows)
         ) c ORDER BY c.run_after, c.id OFFSET p_limit - cardinality(v_rows) - 1 LIMIT 1;
         IF NOT FOUND THEN v_cut_at := 'infinity'; v_cut_id := 9223372036854775807; END IF;
@@ -276,6 +288,7 @@ BEGIN
           WHERE j.status = 'pending' AND j.queue = v_queue AND j.priority = v_level AND j.run_after <= v_now
             AND (j.run_after, j.id) > (v_low_at, v_low_id) AND (j.run_after, j.id) <= (v_cut_at, v_cut_id)
             AND (p_kinds IS NULL OR j.kind = ANY (p_kinds)) AND j.kind <> ALL (v_no_kinds) AND (j.expires_at IS NULL OR j.expires_at > v_now)
+            AND (p_suspects IS NULL OR NOT j.suspect)
           ORDER BY j.run_after, j.id LIMIT p_limit - cardinality(v_rows)
           FOR NO KEY UPDATE SKIP LOCKED);
       END LOOP;
@@ -349,7 +362,7 @@ BEGIN
   v_now := clock_timestamp();
   UPDATE pgjobs_job j SET
     status = 'done', finished_at = v_now, updated_at = v_now, lease = NULL, reserved_by = NULL, reserved_at = NULL, reserved_until = NULL,
-    result = p_results -> j.id::text, last_error = p_notes ->> j.id::text, error_class = NULL, lost = 0
+    result = p_results -> j.id::text, last_error = p_notes ->> j.id::text, error_class = NULL, lost = 0, suspect = false
   WHERE j.ctid = ANY (v_rows);
   IF cardinality(v_held) = cardinality(p_ids) THEN RETURN; END IF;
   RETURN QUERY SELECT u.id, CASE WHEN EXISTS (SELECT FROM pgjobs_job j WHERE j.id = u.id AND j.lease = u.lease) THEN 'busy' ELSE 'lost' END
@@ -375,7 +388,7 @@ BEGIN
       status = CASE WHEN j.cancel_requested_at IS NULL THEN 'pending' ELSE 'cancelled' END,
       finished_at = CASE WHEN j.cancel_requested_at IS NULL THEN NULL ELSE v_now END,
       run_after = CASE WHEN j.cancel_requested_at IS NULL THEN coalesce(v_now + p_delay, pgjobs_next_run_after(j.attempts)) ELSE j.run_after END,
-      lease = NULL, reserved_by = NULL, reserved_at = NULL, reserved_until = NULL, lost = 0,
+      lease = NULL, reserved_by = NULL, reserved_at = NULL, reserved_until = NULL, lost = 0, suspect = false,
       last_error = p_error, error_class = nullif(p_error_class, ''), updated_at = v_now
     WHERE j.id = p_id AND j.lease = p_lease RETURNING j.*
   ), recorded AS (
@@ -402,7 +415,7 @@ BEGIN
   WITH moved AS (
     UPDATE pgjobs_job j SET
       status = CASE WHEN j.cancel_requested_at IS NULL THEN 'dead' ELSE 'cancelled' END, finished_at = v_now,
-      lease = NULL, reserved_by = NULL, reserved_at = NULL, reserved_until = NULL, lost = 0,
+      lease = NULL, reserved_by = NULL, reserved_at = NULL, reserved_until = NULL, lost = 0, suspect = false,
       last_error = p_error, error_class = nullif(p_error_class, ''), updated_at = v_now
     WHERE j.id = p_id AND j.lease = p_lease RETURNING j.*
   ), recorded AS (
@@ -429,7 +442,7 @@ BEGIN
   WITH moved AS (
     UPDATE pgjobs_job j SET
       status = CASE WHEN j.cancel_requested_at IS NULL THEN 'failed' ELSE 'cancelled' END, finished_at = v_now,
-      lease = NULL, reserved_by = NULL, reserved_at = NULL, reserved_until = NULL, lost = 0,
+      lease = NULL, reserved_by = NULL, reserved_at = NULL, reserved_until = NULL, lost = 0, suspect = false,
       last_error = p_error, error_class = nullif(p_error_class, ''), updated_at = v_now
     WHERE j.id = p_id AND j.lease = p_lease RETURNING j.*
   ), recorded AS (
@@ -455,7 +468,7 @@ BEGIN
     status = CASE WHEN j.cancel_requested_at IS NULL THEN 'pending' ELSE 'cancelled' END,
     finished_at = CASE WHEN j.cancel_requested_at IS NULL THEN NULL ELSE v_now END,
     run_after = CASE WHEN j.cancel_requested_at IS NULL THEN p_until ELSE j.run_after END,
-    attempts = greatest(j.attempts - 1, 0), snoozes = least(j.snoozes + 1, 32767), worker_ids = trim_array(j.worker_ids, least(cardinality(j.worker_ids), 1)), lost = 0,
+    attempts = greatest(j.attempts - 1, 0), snoozes = least(j.snoozes + 1, 32767), worker_ids = trim_array(j.worker_ids, least(cardinality(j.worker_ids), 1)), lost = 0, suspect = false,
     lease = NULL, reserved_by = NULL, reserved_at = NULL, reserved_until = NULL, last_error = nullif(p_error, ''), error_class = NULL, updated_at = v_now
   WHERE j.id = p_id AND j.lease = p_lease
   RETURNING j.status INTO v_status;
@@ -516,7 +529,7 @@ BEGIN
   IF v_status <> 'held' THEN RETURN v_status; END IF;
   WITH moved AS (
     UPDATE pgjobs_job j SET
-      status = 'cancelled', finished_at = v_now, lease = NULL, reserved_by = NULL, reserved_at = NULL, reserved_until = NULL, lost = 0,
+      status = 'cancelled', finished_at = v_now, lease = NULL, reserved_by = NULL, reserved_at = NULL, reserved_until = NULL, lost = 0, suspect = false,
       last_error = p_error, error_class = NULL, updated_at = v_now
     WHERE j.id = p_id AND j.lease = p_lease RETURNING j.*
   ) INSERT INTO pgjobs_attempt (job_id, attempt, outcome, error, worker, started_at, finished_at, log)
@@ -579,7 +592,7 @@ DECLARE
   v_now timestamptz := clock_timestamp();
   v_rows tid[];
 BEGIN
-  -- reserved_by <> NULL follows from the status; named as a range it keeps the planner on the small index.
+  -- That reserved_by is set follows from the status; named as a range it keeps the planner on the small index.
   v_rows := ARRAY(
     SELECT j.ctid FROM pgjobs_job j WHERE j.status = 'reserved' AND j.reserved_by >= '' AND j.reserved_until < v_now
     LIMIT p_batch FOR NO KEY UPDATE SKIP LOCKED);
@@ -734,7 +747,7 @@ BEGIN
   RETURN QUERY WITH moved AS (
     UPDATE pgjobs_job j SET
       status = 'pending', run_after = v_now, max_attempts = greatest(j.max_attempts, j.attempts + 1),
-      result = NULL, progress = NULL, last_error = NULL, error_class = NULL, finished_at = NULL, cancel_requested_at = NULL, refunds = 0, lost = 0,
+      result = NULL, progress = NULL, last_error = NULL, error_class = NULL, finished_at = NULL, cancel_requested_at = NULL, refunds = 0, lost = 0, suspect = false,
       expires_at = CASE WHEN j.expires_at > v_now THEN j.expires_at END,  -- or it would expire again at once
       updated_at = v_now
     WHERE j.id = ANY (p_ids) AND j.status IN ('done', 'failed', 'dead', 'cancelled') RETURNING j.id, j.queue
@@ -821,10 +834,10 @@ BEGIN
       ORDER BY o.finished_at LIMIT p_batch FOR UPDATE SKIP LOCKED))
     RETURNING j.*
   ) INSERT INTO pgjobs_archivedjob (id, kind, queue, payload, priority, status, run_after, attempts, max_attempts, timeout, dedupe_key, lease,
-      reserved_by, reserved_at, reserved_until, worker, worker_ids, last_error, error_class, result, progress, meta, refunds, snoozes, lost,
+      reserved_by, reserved_at, reserved_until, worker, worker_ids, last_error, error_class, result, progress, meta, refunds, snoozes, lost, suspect,
       cancel_requested_at, expires_at, schedule_id, scheduled_for, parent_id, created_at, updated_at, started_at, last_attempted_at, finished_at)
     SELECT g.id, g.kind, g.queue, g.payload, g.priority, g.status, g.run_after, g.attempts, g.max_attempts, g.timeout, g.dedupe_key, g.lease,
-      g.reserved_by, g.reserved_at, g.reserved_until, g.worker, g.worker_ids, g.last_error, g.error_class, g.result, g.progress, g.meta, g.refunds, g.snoozes, g.lost,
+      g.reserved_by, g.reserved_at, g.reserved_until, g.worker, g.worker_ids, g.last_error, g.error_class, g.result, g.progress, g.meta, g.refunds, g.snoozes, g.lost, g.suspect,
       g.cancel_requested_at, g.expires_at, g.schedule_id, g.scheduled_for, g.parent_id, g.created_at, g.updated_at, g.started_at, g.last_attempted_at, g.finished_at
     FROM gone g;
   GET DIAGNOSTICS v_count = ROW_COUNT;
@@ -858,8 +871,8 @@ END $$;
 -- beat: all that a keeper does each few seconds, in one statement: its worker's row, heartbeat, reap, expiry, wishes left over.
 -- p_worker … p_stopping: the row for people; p_ids, p_leases: the jobs held, pair by pair; p_lease: how long to hold from now.
 -- Index: those of heartbeat, reap and expire.
--- Returns events: a verdict of heartbeat but held (id), reaped (all of reap), expired (attempts: how many), and next (seconds
--- until the first lease of another worker lapses).
+-- Returns events: a verdict of heartbeat but held (id), reaped (all of reap), expired (attempts: how many), suspects (there are
+-- jobs of these queues and kinds that must run alone), and next (seconds until the first lease of another worker lapses).
 CREATE OR REPLACE FUNCTION pgjobs_beat(
   p_worker text, p_host text, p_pid integer, p_queues text[], p_exclude_queues text[], p_kinds text[], p_threads integer, p_running integer,
   p_stopping boolean, p_ids bigint[], p_leases bigint[], p_lease interval, p_batch integer DEFAULT 1000
@@ -882,9 +895,64 @@ BEGIN
   END IF;
   DELETE FROM pgjobs_worker w WHERE w.ctid = ANY (ARRAY(
     SELECT o.ctid FROM pgjobs_worker o WHERE o.beat_at < clock_timestamp() - interval '1 day' FOR UPDATE SKIP LOCKED));
+  RETURN QUERY SELECT 'suspects', NULL::bigint, NULL::text, NULL::text, NULL::text, NULL::integer, NULL::text, NULL::double precision
+    WHERE EXISTS (SELECT FROM pgjobs_job j WHERE j.status = 'pending' AND j.suspect AND j.run_after <= clock_timestamp() AND j.kind = ANY (p_kinds)
+      AND (cardinality(p_queues) = 0 OR j.queue = ANY (p_queues)) AND j.queue <> ALL (p_exclude_queues));
   RETURN QUERY SELECT 'next', NULL::bigint, NULL::text, NULL::text, NULL::text, NULL::integer, NULL::text,
     extract(epoch FROM min(j.reserved_until) - clock_timestamp())::double precision
     FROM pgjobs_job j WHERE j.status = 'reserved' AND j.reserved_by <> p_worker HAVING min(j.reserved_until) IS NOT NULL;
+END $$;
+
+-- undertake: end what a dead worker process held, as far as its supervisor knows where each job stood.
+-- p_returned: jobs whose handler had returned → done (without their result). p_running: jobs in a handler. One: its attempt
+-- counts, as a crash. Several: nobody knows which was guilty, so all are given back with the attempt refunded. All of them are
+-- suspects from now on, and run alone. The rest of its reservations had not started → pending, the attempt refunded.
+-- p_cause: for the history.
+-- Index: the primary key; pgjobs_reserved.
+-- Returns events: finished, crashed (with the new status), suspect, released; and left (attempts: how many rows others lock still).
+CREATE OR REPLACE FUNCTION pgjobs_undertake(
+  p_worker text, p_running bigint[], p_running_leases bigint[], p_returned bigint[], p_returned_leases bigint[], p_cause text
+) RETURNS TABLE (event text, id bigint, kind text, queue text, status text, attempts integer)
+LANGUAGE plpgsql SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+#variable_conflict use_column
+DECLARE
+  v_now timestamptz := clock_timestamp();
+  v_alone boolean := cardinality(p_running) = 1;
+  v_rows tid[];
+BEGIN
+  PERFORM pgjobs_finish_many(p_returned, p_returned_leases, NULL,
+    (SELECT jsonb_object_agg(r::text, 'result not stored: ' || p_cause) FROM unnest(p_returned) r));
+
+  SELECT coalesce(array_agg(x.ctid), '{}') INTO v_rows FROM (SELECT * FROM unnest(p_running, p_running_leases) u (id, lease) ORDER BY u.id) h
+  CROSS JOIN LATERAL (SELECT j.ctid FROM pgjobs_job j WHERE j.id = h.id AND j.lease = h.lease FOR NO KEY UPDATE SKIP LOCKED) x;
+  RETURN QUERY WITH moved AS (
+    UPDATE pgjobs_job j SET
+      status = CASE WHEN j.cancel_requested_at IS NOT NULL THEN 'cancelled' WHEN v_alone AND j.attempts >= j.max_attempts THEN 'dead' ELSE 'pending' END,
+      finished_at = CASE WHEN j.cancel_requested_at IS NOT NULL OR v_alone AND j.attempts >= j.max_attempts THEN v_now END,
+      run_after = CASE WHEN v_alone AND j.lost > 0 THEN pgjobs_next_run_after(j.attempts) ELSE v_now END,
+      attempts = CASE WHEN v_alone THEN j.attempts ELSE j.attempts - 1 END,
+      worker_ids = CASE WHEN v_alone THEN j.worker_ids ELSE trim_array(j.worker_ids, least(cardinality(j.worker_ids), 1)) END,
+      lost = CASE WHEN v_alone THEN least(j.lost + 1, 32767) ELSE j.lost END,
+      refunds = CASE WHEN v_alone THEN j.refunds ELSE least(j.refunds + 1, 32767) END,
+      suspect = true, last_error = p_cause, error_class = NULL,
+      lease = NULL, reserved_by = NULL, reserved_at = NULL, reserved_until = NULL, updated_at = v_now
+    WHERE j.ctid = ANY (v_rows) RETURNING j.*
+  ), recorded AS (
+    INSERT INTO pgjobs_attempt (job_id, attempt, outcome, error, worker, started_at, finished_at)
+    SELECT m.id, m.attempts + CASE WHEN v_alone THEN 0 ELSE 1 END, 'crashed',
+      CASE WHEN v_alone THEN p_cause ELSE p_cause || format(' (one of %s that ran: given back, to run alone)', cardinality(p_running)) END,
+      coalesce(m.worker, ''), m.last_attempted_at, v_now FROM moved m
+  ), told AS (
+    SELECT pg_notify('pgjobs', q.queue) FROM (SELECT DISTINCT m.queue FROM moved m WHERE m.status = 'pending') q
+  ) SELECT CASE WHEN v_alone THEN 'crashed' ELSE 'suspect' END, m.id, m.kind, m.queue, m.status, m.attempts FROM moved m LEFT JOIN (SELECT count(*) FROM told) t ON true;
+
+  RETURN QUERY SELECT 'released', r.id, NULL::text, NULL::text, r.outcome, NULL::integer FROM pgjobs_release(
+    ARRAY(SELECT j.id FROM pgjobs_job j WHERE j.status = 'reserved' AND j.reserved_by = p_worker AND j.id <> ALL (p_running) AND j.id <> ALL (p_returned) ORDER BY j.id),
+    ARRAY(SELECT j.lease FROM pgjobs_job j WHERE j.status = 'reserved' AND j.reserved_by = p_worker AND j.id <> ALL (p_running) AND j.id <> ALL (p_returned) ORDER BY j.id),
+    false) r WHERE r.outcome NOT IN ('busy', 'lost');
+  DELETE FROM pgjobs_worker w WHERE w.name = p_worker;
+  RETURN QUERY SELECT 'left', NULL::bigint, NULL::text, NULL::text, NULL::text, count(*)::integer FROM pgjobs_job j
+    WHERE j.status = 'reserved' AND j.reserved_by = p_worker HAVING count(*) > 0;
 END $$;
 
 -- What happens by itself, whoever writes: a new job wakes workers, an ended one gives its wish for a rerun a life, updated_at is kept.

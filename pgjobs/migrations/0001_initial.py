@@ -177,6 +177,10 @@ class Migration(migrations.Migration):
                     models.SmallIntegerField(db_default=0, help_text="Attempts lost with their worker, in a row."),
                 ),
                 (
+                    "suspect",
+                    models.BooleanField(db_default=False, help_text="Its worker died while it ran: it runs alone."),
+                ),
+                (
                     "cancel_requested_at",
                     models.DateTimeField(blank=True, null=True, verbose_name="cancel requested at"),
                 ),
@@ -232,6 +236,11 @@ class Migration(migrations.Migration):
                         condition=models.Q(("finished_at__isnull", False)),
                         fields=["status", "finished_at"],
                         name="pgjobs_prune",
+                    ),
+                    models.Index(
+                        condition=models.Q(("status", "pending"), ("suspect", True)),
+                        fields=["id"],
+                        name="pgjobs_suspects",
                     ),
                     models.Index(
                         condition=models.Q(("expires_at__isnull", False), ("status", "pending")),
@@ -687,6 +696,12 @@ class Migration(migrations.Migration):
                             "lost",
                             models.SmallIntegerField(
                                 db_default=0, help_text="Attempts lost with their worker, in a row."
+                            ),
+                        ),
+                        (
+                            "suspect",
+                            models.BooleanField(
+                                db_default=False, help_text="Its worker died while it ran: it runs alone."
                             ),
                         ),
                         (

@@ -46,6 +46,7 @@ class JobColumns(models.Model):
     refunds = models.SmallIntegerField(db_default=0, help_text=_("Attempts given back by stopping workers."))
     snoozes = models.SmallIntegerField(db_default=0, help_text=_("Times that the handler asked to run later."))
     lost = models.SmallIntegerField(db_default=0, help_text=_("Attempts lost with their worker, in a row."))
+    suspect = models.BooleanField(db_default=False, help_text=_("Its worker died while it ran: it runs alone."))
     cancel_requested_at = models.DateTimeField(_("cancel requested at"), null=True, blank=True)
     expires_at = models.DateTimeField(_("expires at"), null=True, blank=True)
     schedule_id = models.BigIntegerField(null=True, blank=True)
@@ -88,6 +89,8 @@ class Job(JobColumns):
             ),
             # Retention: the oldest of a status first.
             models.Index(fields=["status", "finished_at"], name="pgjobs_prune", condition=Q(finished_at__isnull=False)),
+            # Jobs that must run alone, few at any time.
+            models.Index(fields=["id"], name="pgjobs_suspects", condition=Q(status="pending", suspect=True)),
             # Expiry: pending jobs that expire.
             models.Index(
                 fields=["expires_at"], name="pgjobs_expire", condition=Q(status="pending", expires_at__isnull=False)

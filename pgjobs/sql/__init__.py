@@ -45,6 +45,7 @@ FUNCTIONS = (
     "resume",
     # the keeper
     "beat",
+    "undertake",
     "triggers",
 )
 """Files in the order of installation: what returns rows of a table, or is a trigger's function, comes before its user."""

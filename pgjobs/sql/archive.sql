@@ -15,10 +15,10 @@ BEGIN
       ORDER BY o.finished_at LIMIT p_batch FOR UPDATE SKIP LOCKED))
     RETURNING j.*
   ) INSERT INTO pgjobs_archivedjob (id, kind, queue, payload, priority, status, run_after, attempts, max_attempts, timeout, dedupe_key, lease,
-      reserved_by, reserved_at, reserved_until, worker, worker_ids, last_error, error_class, result, progress, meta, refunds, snoozes, lost,
+      reserved_by, reserved_at, reserved_until, worker, worker_ids, last_error, error_class, result, progress, meta, refunds, snoozes, lost, suspect,
       cancel_requested_at, expires_at, schedule_id, scheduled_for, parent_id, created_at, updated_at, started_at, last_attempted_at, finished_at)
     SELECT g.id, g.kind, g.queue, g.payload, g.priority, g.status, g.run_after, g.attempts, g.max_attempts, g.timeout, g.dedupe_key, g.lease,
-      g.reserved_by, g.reserved_at, g.reserved_until, g.worker, g.worker_ids, g.last_error, g.error_class, g.result, g.progress, g.meta, g.refunds, g.snoozes, g.lost,
+      g.reserved_by, g.reserved_at, g.reserved_until, g.worker, g.worker_ids, g.last_error, g.error_class, g.result, g.progress, g.meta, g.refunds, g.snoozes, g.lost, g.suspect,
       g.cancel_requested_at, g.expires_at, g.schedule_id, g.scheduled_for, g.parent_id, g.created_at, g.updated_at, g.started_at, g.last_attempted_at, g.finished_at
     FROM gone g;
   GET DIAGNOSTICS v_count = ROW_COUNT;

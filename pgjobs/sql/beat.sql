@@ -1,8 +1,8 @@
 -- beat: all that a keeper does each few seconds, in one statement: its worker's row, heartbeat, reap, expiry, wishes left over.
 -- p_worker … p_stopping: the row for people; p_ids, p_leases: the jobs held, pair by pair; p_lease: how long to hold from now.
 -- Index: those of heartbeat, reap and expire.
--- Returns events: a verdict of heartbeat but held (id), reaped (all of reap), expired (attempts: how many), and next (seconds
--- until the first lease of another worker lapses).
+-- Returns events: a verdict of heartbeat but held (id), reaped (all of reap), expired (attempts: how many), suspects (there are
+-- jobs of these queues and kinds that must run alone), and next (seconds until the first lease of another worker lapses).
 CREATE OR REPLACE FUNCTION pgjobs_beat(
   p_worker text, p_host text, p_pid integer, p_queues text[], p_exclude_queues text[], p_kinds text[], p_threads integer, p_running integer,
   p_stopping boolean, p_ids bigint[], p_leases bigint[], p_lease interval, p_batch integer DEFAULT 1000
@@ -25,6 +25,9 @@ BEGIN
   END IF;
   DELETE FROM pgjobs_worker w WHERE w.ctid = ANY (ARRAY(
     SELECT o.ctid FROM pgjobs_worker o WHERE o.beat_at < clock_timestamp() - interval '1 day' FOR UPDATE SKIP LOCKED));
+  RETURN QUERY SELECT 'suspects', NULL::bigint, NULL::text, NULL::text, NULL::text, NULL::integer, NULL::text, NULL::double precision
+    WHERE EXISTS (SELECT FROM pgjobs_job j WHERE j.status = 'pending' AND j.suspect AND j.run_after <= clock_timestamp() AND j.kind = ANY (p_kinds)
+      AND (cardinality(p_queues) = 0 OR j.queue = ANY (p_queues)) AND j.queue <> ALL (p_exclude_queues));
   RETURN QUERY SELECT 'next', NULL::bigint, NULL::text, NULL::text, NULL::text, NULL::integer, NULL::text,
     extract(epoch FROM min(j.reserved_until) - clock_timestamp())::double precision
     FROM pgjobs_job j WHERE j.status = 'reserved' AND j.reserved_by <> p_worker HAVING min(j.reserved_until) IS NOT NULL;

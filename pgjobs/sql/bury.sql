@@ -15,7 +15,7 @@ BEGIN
   WITH moved AS (
     UPDATE pgjobs_job j SET
       status = CASE WHEN j.cancel_requested_at IS NULL THEN 'dead' ELSE 'cancelled' END, finished_at = v_now,
-      lease = NULL, reserved_by = NULL, reserved_at = NULL, reserved_until = NULL, lost = 0,
+      lease = NULL, reserved_by = NULL, reserved_at = NULL, reserved_until = NULL, lost = 0, suspect = false,
       last_error = p_error, error_class = nullif(p_error_class, ''), updated_at = v_now
     WHERE j.id = p_id AND j.lease = p_lease RETURNING j.*
   ), recorded AS (

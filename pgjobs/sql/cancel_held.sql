@@ -11,7 +11,7 @@ BEGIN
   IF v_status <> 'held' THEN RETURN v_status; END IF;
   WITH moved AS (
     UPDATE pgjobs_job j SET
-      status = 'cancelled', finished_at = v_now, lease = NULL, reserved_by = NULL, reserved_at = NULL, reserved_until = NULL, lost = 0,
+      status = 'cancelled', finished_at = v_now, lease = NULL, reserved_by = NULL, reserved_at = NULL, reserved_until = NULL, lost = 0, suspect = false,
       last_error = p_error, error_class = NULL, updated_at = v_now
     WHERE j.id = p_id AND j.lease = p_lease RETURNING j.*
   ) INSERT INTO pgjobs_attempt (job_id, attempt, outcome, error, worker, started_at, finished_at, log)

@@ -1,12 +1,13 @@
 -- claim: pending → reserved, for at most p_limit due jobs: highest priority first, then run_after, then id, across queues.
--- p_queues NULL: all; p_kinds NULL: all; p_lease: how long to hold (NULL: each job's own timeout, an hour when it has none).
+-- p_queues NULL: all; p_kinds NULL: all; p_lease: how long to hold (NULL: each job's own timeout, an hour when it has none);
+-- p_suspects: true for only those that must run alone, false for none of them, NULL for all.
 -- Index: pgjobs_claim. For each queue the priorities that exist are probed from the top, and of each only the due range is
 -- read, so that a mountain of future jobs costs one probe.
 -- Returns the claimed rows in that order, all with one new lease. Rows that others hold are passed over; no lock stays on a
 -- row that is not taken.
 CREATE OR REPLACE FUNCTION pgjobs_claim(
   p_limit integer, p_worker text, p_queues text[] DEFAULT NULL, p_lease interval DEFAULT NULL,
-  p_kinds text[] DEFAULT NULL, p_exclude_queues text[] DEFAULT NULL
+  p_kinds text[] DEFAULT NULL, p_exclude_queues text[] DEFAULT NULL, p_suspects boolean DEFAULT NULL
 ) RETURNS SETOF pgjobs_job
 LANGUAGE plpgsql
 -- Statistics of a table that fills and empties all day mislead the planner; these leave it the index alone. (jit = off: the
@@ -37,7 +38,17 @@ BEGIN
   INTO v_no_queues, v_no_kinds FROM pgjobs_pause p WHERE p.until IS NULL OR p.until > v_now;
   v_no_queues := v_no_queues || coalesce(p_exclude_queues, '{}');
 
+  IF p_suspects THEN  -- few, by an index of their own (pgjobs_suspects)
+    v_rows := ARRAY(
+      SELECT j.ctid FROM pgjobs_job j
+      WHERE j.status = 'pending' AND j.suspect AND j.run_after <= v_now
+        AND (p_queues IS NULL OR j.queue = ANY (p_queues)) AND j.queue <> ALL (v_no_queues)
+        AND (p_kinds IS NULL OR j.kind = ANY (p_kinds)) AND j.kind <> ALL (v_no_kinds) AND (j.expires_at IS NULL OR j.expires_at > v_now)
+      ORDER BY j.id LIMIT p_limit FOR NO KEY UPDATE SKIP LOCKED);
+  END IF;
+
   LOOP  -- a loose index scan: the queues that have pending rows
+    EXIT WHEN p_suspects;
     SELECT j.queue, j.priority INTO v_queue, v_level FROM pgjobs_job j WHERE j.status = 'pending' AND j.queue > v_queue ORDER BY j.queue, j.priority DESC LIMIT 1;
     EXIT WHEN NOT FOUND;
     IF (p_queues IS NULL OR v_queue = ANY (p_queues)) AND v_queue <> ALL (v_no_queues) THEN
@@ -58,6 +69,7 @@ BEGIN
           WHERE j.status = 'pending' AND j.queue = m.queue AND j.priority = v_level AND j.run_after <= v_now
             AND (j.run_after, j.id) > (v_low_at, v_low_id)
             AND (p_kinds IS NULL OR j.kind = ANY (p_kinds)) AND j.kind <> ALL (v_no_kinds) AND (j.expires_at IS NULL OR j.expires_at > v_now)
+            AND (p_suspects IS NULL OR NOT j.suspect)
           ORDER BY j.run_after, j.id LIMIT p_limit - cardinality(v_rows)
         ) c ORDER BY c.run_after, c.id OFFSET p_limit - cardinality(v_rows) - 1 LIMIT 1;
         IF NOT FOUND THEN v_cut_at := 'infinity'; v_cut_id := 9223372036854775807; END IF;
@@ -69,6 +81,7 @@ BEGIN
           WHERE j.status = 'pending' AND j.queue = v_queue AND j.priority = v_level AND j.run_after <= v_now
             AND (j.run_after, j.id) > (v_low_at, v_low_id) AND (j.run_after, j.id) <= (v_cut_at, v_cut_id)
             AND (p_kinds IS NULL OR j.kind = ANY (p_kinds)) AND j.kind <> ALL (v_no_kinds) AND (j.expires_at IS NULL OR j.expires_at > v_now)
+            AND (p_suspects IS NULL OR NOT j.suspect)
           ORDER BY j.run_after, j.id LIMIT p_limit - cardinality(v_rows)
           FOR NO KEY UPDATE SKIP LOCKED);
       END LOOP;

@@ -11,7 +11,7 @@ DECLARE
   v_now timestamptz := clock_timestamp();
   v_rows tid[];
 BEGIN
-  -- reserved_by <> NULL follows from the status; named as a range it keeps the planner on the small index.
+  -- That reserved_by is set follows from the status; named as a range it keeps the planner on the small index.
   v_rows := ARRAY(
     SELECT j.ctid FROM pgjobs_job j WHERE j.status = 'reserved' AND j.reserved_by >= '' AND j.reserved_until < v_now
     LIMIT p_batch FOR NO KEY UPDATE SKIP LOCKED);

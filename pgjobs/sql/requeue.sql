@@ -47,7 +47,7 @@ BEGIN
   RETURN QUERY WITH moved AS (
     UPDATE pgjobs_job j SET
       status = 'pending', run_after = v_now, max_attempts = greatest(j.max_attempts, j.attempts + 1),
-      result = NULL, progress = NULL, last_error = NULL, error_class = NULL, finished_at = NULL, cancel_requested_at = NULL, refunds = 0, lost = 0,
+      result = NULL, progress = NULL, last_error = NULL, error_class = NULL, finished_at = NULL, cancel_requested_at = NULL, refunds = 0, lost = 0, suspect = false,
       expires_at = CASE WHEN j.expires_at > v_now THEN j.expires_at END,  -- or it would expire again at once
       updated_at = v_now
     WHERE j.id = ANY (p_ids) AND j.status IN ('done', 'failed', 'dead', 'cancelled') RETURNING j.id, j.queue

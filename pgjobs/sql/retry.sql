@@ -17,7 +17,7 @@ BEGIN
       status = CASE WHEN j.cancel_requested_at IS NULL THEN 'pending' ELSE 'cancelled' END,
       finished_at = CASE WHEN j.cancel_requested_at IS NULL THEN NULL ELSE v_now END,
       run_after = CASE WHEN j.cancel_requested_at IS NULL THEN coalesce(v_now + p_delay, pgjobs_next_run_after(j.attempts)) ELSE j.run_after END,
-      lease = NULL, reserved_by = NULL, reserved_at = NULL, reserved_until = NULL, lost = 0,
+      lease = NULL, reserved_by = NULL, reserved_at = NULL, reserved_until = NULL, lost = 0, suspect = false,
       last_error = p_error, error_class = nullif(p_error_class, ''), updated_at = v_now
     WHERE j.id = p_id AND j.lease = p_lease RETURNING j.*
   ), recorded AS (

@@ -14,7 +14,7 @@ BEGIN
     status = CASE WHEN j.cancel_requested_at IS NULL THEN 'pending' ELSE 'cancelled' END,
     finished_at = CASE WHEN j.cancel_requested_at IS NULL THEN NULL ELSE v_now END,
     run_after = CASE WHEN j.cancel_requested_at IS NULL THEN p_until ELSE j.run_after END,
-    attempts = greatest(j.attempts - 1, 0), snoozes = least(j.snoozes + 1, 32767), worker_ids = trim_array(j.worker_ids, least(cardinality(j.worker_ids), 1)), lost = 0,
+    attempts = greatest(j.attempts - 1, 0), snoozes = least(j.snoozes + 1, 32767), worker_ids = trim_array(j.worker_ids, least(cardinality(j.worker_ids), 1)), lost = 0, suspect = false,
     lease = NULL, reserved_by = NULL, reserved_at = NULL, reserved_until = NULL, last_error = nullif(p_error, ''), error_class = NULL, updated_at = v_now
   WHERE j.id = p_id AND j.lease = p_lease
   RETURNING j.status INTO v_status;

@@ -20,7 +20,7 @@ from .holding import (
     snooze,
     still_owned,
 )
-from .keeping import Beat, Event, beat, expire, forget_worker, prune_old, reap
+from .keeping import Beat, Event, beat, expire, forget_worker, prune_old, reap, undertake
 from .operating import bury_pending, cancel, pause, prune, requeue, reschedule, resume
 from .reading import pending_estimate, schema_problem, server
 
@@ -58,4 +58,5 @@ __all__ = [
     "server",
     "snooze",
     "still_owned",
+    "undertake",
 ]

@@ -40,14 +40,18 @@ def claim(
     exclude_queues: Sequence[str],
     kinds: Sequence[str] | None,
     lease: float,
+    suspects: bool | None = None,
 ) -> list[ClaimedJob]:
-    """pending → reserved: at most ``limit`` due jobs, the highest priority first, held for ``lease`` seconds."""
+    """pending → reserved: at most ``limit`` due jobs, the highest priority first, held for ``lease`` seconds.
+
+    ``suspects``: True for only those that must run alone, False for none of them.
+    """
     found = rows(
         connection,
         "SELECT id, lease, kind, queue, payload, attempts, max_attempts, extract(epoch FROM timeout)::float8, meta,"
         " scheduled_for, lost, extract(epoch FROM reserved_at - run_after)::float8"
-        " FROM pgjobs_claim(%s, %s, %s::text[], make_interval(secs => %s), %s::text[], %s::text[])",
-        (limit, worker, _list(queues), lease, _list(kinds), list(exclude_queues)),
+        " FROM pgjobs_claim(%s, %s, %s::text[], make_interval(secs => %s), %s::text[], %s::text[], %s)",
+        (limit, worker, _list(queues), lease, _list(kinds), list(exclude_queues), suspects),
     )
     return [ClaimedJob._make((*row[:8], _loads(row[8]), *row[9:])) for row in found]
 

@@ -25,7 +25,7 @@ class Beat:
 
 class Event(NamedTuple):
     """One thing that a beat found: ``event`` is lost, cancel, busy (of the job ``id``), reaped, expired (``attempts``: how many),
-    or next (``seconds``).
+    suspects (there are jobs that must run alone), or next (``seconds``).
     """
 
     event: str
@@ -68,6 +68,34 @@ def beat(
         ),
     )
     return [Event(*row) for row in found]
+
+
+def undertake(
+    connection: Connection,
+    worker: str,
+    *,
+    running: Sequence[tuple[int, int]],
+    returned: Sequence[tuple[int, int]],
+    cause: str,
+) -> list[tuple[str, int | None, str | None, str | None, str | None, int | None]]:
+    """End what a dead process held; ``running`` and ``returned`` are (id, lease) of jobs in or past their handler.
+
+    Answers (event, id, kind, queue, status, attempts): finished, crashed, suspect, released, and left (attempts: how many
+    rows are locked by others: call again).
+    """
+    return rows(
+        connection,
+        "SELECT event, id, kind, queue, status, attempts FROM pgjobs_undertake("
+        "%s, %s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[], %s)",
+        (
+            worker,
+            [id_ for id_, _ in running],
+            [lease for _, lease in running],
+            [id_ for id_, _ in returned],
+            [lease for _, lease in returned],
+            cause,
+        ),
+    )
 
 
 def forget_worker(connection: Connection, worker: str) -> None:

@@ -90,6 +90,7 @@ class Claimer:
         *,
         threads: int,
         most: int | None,
+        suspects: bool | None = None,
     ) -> None:
         self._worker = worker
         self._served = served
@@ -97,6 +98,7 @@ class Claimer:
         self._settings = settings
         self._threads = threads
         self._left = most
+        self._suspects = suspects
         self.pace = Pace()
         self.wakes = Wakes()
         self.ask_due = True
@@ -145,6 +147,7 @@ class Claimer:
             exclude_queues=self._served.exclude_queues,
             kinds=self._served.kinds,
             lease=self._settings.LEASE,
+            suspects=self._suspects,
         )
         if self._left is not None:
             self._left -= len(jobs)

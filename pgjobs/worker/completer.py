@@ -202,10 +202,12 @@ class Completer:
         """One ending, by the verb of its name."""
         id_, lease, log = held.job.id, held.job.lease, "\n".join(held.log)
         match outcome:
-            case RetryLater(failure, delay):
-                status = store.retry(connection, id_, lease, **failure._asdict(), delay=delay, log=mend(log))
-            case Bury(failure):
-                status = store.bury(connection, id_, lease, **failure._asdict(), log=mend(log))
+            case RetryLater(failure, delay, _, cause):
+                status = store.retry(
+                    connection, id_, lease, **failure._asdict(), delay=delay, outcome=cause, log=mend(log)
+                )
+            case Bury(failure, _, cause):
+                status = store.bury(connection, id_, lease, **failure._asdict(), outcome=cause, log=mend(log))
             case FailForGood(failure):
                 status = store.fail(connection, id_, lease, **failure._asdict(), log=mend(log))
             case SnoozeUntil(until, reason):

@@ -23,11 +23,13 @@ from .. import signals, store
 from ..api.context import JobContext, current, restored
 from ..api.registry import Handler, registry
 from ..conf import Settings
+from ..exceptions import Outcome as SaidByHandler
 from ..exceptions import PayloadTypeError
 from ..store import ClaimedJob
 from . import capture, hygiene, outcome
 from .held import Held, HeldJobs
 from .outcome import Finish, Finished, Lost, Outcome
+from .slot import Interrupted, Slot
 
 logger = logging.getLogger("pgjobs")
 job_logger = logging.getLogger("pgjobs.job")
@@ -61,7 +63,11 @@ class Executor:
         self._ask_owned = ask_owned
         self._say_progress = say_progress
         self._died = died
-        self._threads = [threading.Thread(target=self._run, name=f"pgjobs-{n}", daemon=True) for n in range(threads)]
+        self._slots = [Slot() for _ in range(threads)]
+        self._threads = [
+            threading.Thread(target=self._run, args=(slot,), name=f"pgjobs-{n}", daemon=True)
+            for n, slot in enumerate(self._slots)
+        ]
 
     def start(self) -> None:
         """Begin."""
@@ -81,22 +87,22 @@ class Executor:
             thread.join(max(0.0, deadline - time.monotonic()))
         return not any(thread.is_alive() for thread in self._threads)
 
-    def _run(self) -> None:
+    def _run(self, slot: Slot) -> None:
         try:
-            hygiene.adopt_thread()
+            slot.adopt(hygiene.adopt_thread())
             while (held := self._queue.get()) is not None:
-                if not self._held.start(held):
+                if not self._held.start(held, slot):
                     continue  # released while it waited
                 began = time.monotonic()
                 # A context of its own: what the handler sets (language, time zone, context variables) ends with it.
-                result = contextvars.Context().run(self._run_one, held)
-                if self._held.end(held):
+                result = contextvars.Context().run(self._run_one, held, slot)
+                if self._held.end(held, returned=isinstance(result, (Finish, Finished))):
                     self._ended(held, result, time.monotonic() - began)
             hygiene.leave_thread()
         except BaseException as e:  # noqa: BLE001
             self._died("executor", e)
 
-    def _run_one(self, held: Held) -> Outcome:
+    def _run_one(self, held: Held, slot: Slot) -> Outcome:
         """The life of one job, from its payload to its outcome. Never raises."""
         job = held.job
         handler = registry.find(job.kind)
@@ -113,19 +119,43 @@ class Executor:
             return outcome.of_exception(e, job, handler, self._settings)
         ctx = self._context(held)
         token = current.set(ctx)
+        signals.send(signals.job_started, job.kind, job=job, attempt=job.attempt, exc_info=None)
+        logger.debug("job %d %s: started, attempt %d", job.id, job.kind, job.attempt, extra=extra(job))
         try:
-            signals.send(signals.job_started, job.kind, job=job, attempt=job.attempt, exc_info=None)
-            logger.debug("job %d %s: started, attempt %d", job.id, job.kind, job.attempt, extra=extra(job))
             with restored(job.meta):
-                return self._call(held, handler, ctx, arguments)
-        except LeaseLost:
-            return Lost()
-        except BaseException as e:  # noqa: BLE001 - SystemExit and KeyboardInterrupt of a handler are failures of its job
-            return outcome.of_exception(e, job, handler, self._settings, skip=OWN_FRAMES)
+                return self._interruptible(held, slot, handler, ctx, arguments)
         finally:
             current.reset(token)
             held.log = list(kept)
+            if held.told:
+                hygiene.discard_all()
             hygiene.after()
+
+    def _interruptible(
+        self, held: Held, slot: Slot, handler: Handler, ctx: JobContext, arguments: dict[str, Any]
+    ) -> Outcome:
+        """Run the handler where the limiter may interrupt it; nothing of an interruption leaves this method."""
+        ended: Outcome | None = None
+        raised: BaseException | None = None
+        try:
+            try:
+                slot.arm(held)
+                ended = self._call(held, handler, ctx, arguments)
+            except BaseException as e:  # noqa: BLE001 - SystemExit and KeyboardInterrupt of a handler are failures of its job
+                raised = e
+            slot.disarm()
+        except Interrupted as e:  # in the very moment between the handler and the disarming
+            slot.disarm()
+            raised = raised or e
+        if ended is not None:
+            return ended
+        if isinstance(raised, LeaseLost):
+            return Lost()
+        if held.told and not isinstance(raised, SaidByHandler):
+            return outcome.of_stopped(held.told, raised, held.job, handler, self._settings)
+        if raised is None:
+            raise RuntimeError("a handler neither returned nor raised")
+        return outcome.of_exception(raised, held.job, handler, self._settings, skip=OWN_FRAMES)
 
     def _call(self, held: Held, handler: Handler, ctx: JobContext, arguments: dict[str, Any]) -> Outcome:
         function: Callable[..., Any] = async_to_sync(handler.function) if handler.is_async else handler.function

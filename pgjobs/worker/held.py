@@ -5,9 +5,10 @@ from __future__ import annotations
 import enum
 import threading
 import time
-from typing import Any
+from typing import Any, Protocol
 
 from ..store import ClaimedJob
+from .board import Board, State
 
 
 class Stage(enum.Enum):
@@ -18,10 +19,20 @@ class Stage(enum.Enum):
     ENDING = enum.auto()
 
 
+class Runner(Protocol):
+    """Where a job runs: a thread's slot, or the event loop."""
+
+    def interrupt(self, held: Held) -> None:
+        """Make the handler stop, as well as that is possible; never a neighbour, never the next job."""
+
+
 class Held:
     """One job in this process."""
 
-    __slots__ = ("cancel", "job", "log", "lost", "progress", "since", "stage")
+    __slots__ = (
+        "cancel", "cancelled_at", "deadline", "interrupted_at", "job", "log", "lost", "place", "progress", "runner", "since",
+        "stage", "told", "told_at",
+    )  # fmt: skip
 
     def __init__(self, job: ClaimedJob) -> None:
         self.job = job
@@ -32,12 +43,22 @@ class Held:
         self.lost = False
         self.progress: dict[str, Any] | None = None
         self.log: list[str] = []
+        self.deadline = float("inf")
+        """When its time is up, by the monotonic clock."""
+        self.told = ""
+        """Why it was told to stop: ``timeout`` or ``cancel``."""
+        self.told_at = 0.0
+        self.interrupted_at = 0.0
+        self.cancelled_at = 0.0
+        self.runner: Runner | None = None
+        self.place = -1
 
 
 class HeldJobs:
     """All of them, by id. Every change of stage happens under one lock, so that no job is both started and released."""
 
-    def __init__(self) -> None:
+    def __init__(self, board: Board) -> None:
+        self._board = board
         self._lock = threading.Lock()
         self._jobs: dict[int, Held] = {}
         self._buffered = 0
@@ -62,6 +83,8 @@ class HeldJobs:
             mine = self._jobs.get(job.id)
             if mine is not None and mine.stage is Stage.RUNNING:
                 mine.job, mine.lost = job, False
+                self._board.clear(mine.place)
+                mine.place = self._board.put(job.id, job.lease, mine.deadline)
                 return None
             if mine is not None and mine.stage is Stage.BUFFERED:
                 self._buffered -= 1
@@ -71,23 +94,27 @@ class HeldJobs:
             self._buffered += 1
             return held
 
-    def start(self, held: Held) -> bool:
-        """BUFFERED → RUNNING; False when it was released meanwhile."""
+    def start(self, held: Held, runner: Runner) -> bool:
+        """BUFFERED → RUNNING, its time limit counting from now; False when it was released meanwhile."""
         with self._lock:
             if self._jobs.get(held.job.id) is not held or held.stage is not Stage.BUFFERED:
                 return False
-            held.stage, held.since = Stage.RUNNING, time.monotonic()
+            held.stage, held.since, held.runner = Stage.RUNNING, time.monotonic(), runner
+            if held.job.timeout is not None:
+                held.deadline = held.since + held.job.timeout
+            held.place = self._board.put(held.job.id, held.job.lease, held.deadline)
             self._buffered -= 1
             self._running += 1
             return True
 
-    def end(self, held: Held) -> bool:
-        """RUNNING → ENDING: the handler returned, its outcome is on its way; False when it was released meanwhile."""
+    def end(self, held: Held, *, returned: bool) -> bool:
+        """RUNNING → ENDING: the handler is over, its outcome is on its way; False when it was released meanwhile."""
         with self._lock:
             if self._jobs.get(held.job.id) is not held or held.stage is not Stage.RUNNING:
                 return False
             held.stage, held.since = Stage.ENDING, time.monotonic()
             self._running -= 1
+            self._board.mark(held.place, State.RETURNED if returned else State.RAISED)
             return True
 
     def drop(self, held: Held) -> None:
@@ -97,6 +124,7 @@ class HeldJobs:
                 del self._jobs[held.job.id]
                 self._buffered -= held.stage is Stage.BUFFERED
                 self._running -= held.stage is Stage.RUNNING
+                self._board.clear(held.place)
 
     def drop_all(self, stage: Stage, *, older_than: float = 0.0) -> list[Held]:
         """Take out all of a stage that have been in it for so many seconds, for example to release them."""
@@ -105,6 +133,8 @@ class HeldJobs:
             some = [h for h in self._jobs.values() if h.stage is stage and now - h.since >= older_than]
             for held in some:
                 del self._jobs[held.job.id]
+                self._board.clear(held.place)
+                held.place = -1
             if stage is Stage.BUFFERED:
                 self._buffered -= len(some)
             elif stage is Stage.RUNNING:

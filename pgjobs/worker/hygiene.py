@@ -21,13 +21,15 @@ from psycopg.pq import ConnStatus, TransactionStatus
 _thread = threading.local()
 
 
-def adopt_thread() -> None:
-    """Call once in a thread that runs handlers: its connections are watched from now on."""
-    _thread.sessions = {}
+def adopt_thread() -> dict[str, Session]:
+    """Call once in a thread that runs handlers: its connections are watched from now on; they are in what is returned."""
+    sessions: dict[str, Session] = {}
+    _thread.sessions = sessions
     connection_created.connect(_opened, dispatch_uid="pgjobs.worker.hygiene")
+    return sessions
 
 
-class _Session:
+class Session:
     """A connection as it was when it was opened, and whether anybody has used it since it was last cleaned."""
 
     def __init__(self, connection: BaseDatabaseWrapper, settings: list[tuple[str, str]]) -> None:
@@ -57,7 +59,7 @@ def _opened(sender: object, connection: BaseDatabaseWrapper, **_: object) -> Non
         settings = [tuple(row) for row in cursor.fetchall()]
     if not raw.autocommit:
         raw.rollback()
-    sessions[connection.alias] = _Session(connection, settings)
+    sessions[connection.alias] = Session(connection, settings)
     if connection.settings_dict["OPTIONS"].get("pool") is None and connection.settings_dict["CONN_MAX_AGE"] == 0:
         connection.close_at = None  # keep it
 
@@ -71,16 +73,16 @@ def before() -> None:
 
 
 def _has_died(raw: Any) -> bool:
-    """A look at the socket, without a round trip: an idle connection has nothing to read unless the server closed it."""
-    if raw.closed:
-        return True
+    """A look at the socket, without a round trip.
+
+    An idle connection has nothing to read, unless the server says goodbye; what else there may be is no loss either.
+    """
     try:
-        if not select.select([raw.pgconn.socket], [], [], 0)[0]:
-            return False
-        raw.pgconn.consume_input()
+        return bool(
+            raw.closed or raw.pgconn.status != ConnStatus.OK or select.select([raw.pgconn.socket], [], [], 0)[0]
+        )
     except Exception:  # noqa: BLE001 - the socket is gone, one way or another
         return True
-    return bool(raw.pgconn.status != ConnStatus.OK)
 
 
 def after() -> None:
@@ -91,6 +93,13 @@ def after() -> None:
         try:
             _clean(connection)
         except Exception:  # noqa: BLE001 - what cannot be cleaned is thrown away
+            _discard(connection)
+
+
+def discard_all() -> None:
+    """Throw this thread's connections away: after an interruption nobody knows what state they are in."""
+    for connection in connections.all(initialized_only=True):
+        if connection.connection is not None or connection.in_atomic_block:
             _discard(connection)
 
 
@@ -119,7 +128,7 @@ def _clean(connection: BaseDatabaseWrapper) -> None:
         connection.close()  # gives it back
 
 
-def _reset(session: _Session) -> None:
+def _reset(session: Session) -> None:
     """The session as it was opened, in one round trip."""
     parts = [
         "SET SESSION AUTHORIZATION DEFAULT; RESET ALL; CLOSE ALL; UNLISTEN *; SELECT pg_advisory_unlock_all(); DISCARD TEMP"
@@ -150,9 +159,9 @@ def _discard(connection: BaseDatabaseWrapper) -> None:
         connection.close()
     with contextlib.suppress(Exception):
         del connections[connection.alias]
+    getattr(_thread, "sessions", {}).pop(connection.alias, None)
 
 
 def leave_thread() -> None:
     """Close what this thread opened; for the end of a thread."""
-    for connection in connections.all(initialized_only=True):
-        _discard(connection)
+    discard_all()

@@ -48,6 +48,7 @@ class Keeper:
         announcer: Announcer,
         *,
         reaped: Callable[[], None],
+        suspects: Callable[[], None],
         died: Callable[[str, BaseException], None],
     ) -> None:
         self._who = who
@@ -55,6 +56,7 @@ class Keeper:
         self._settings = settings
         self._announcer = announcer
         self._reaped = reaped
+        self._suspects = suspects
         self._prune_at = time.monotonic() + random.uniform(*PRUNE_FIRST)
         self.stopping = False
         self.loop = Loop("keeper", self._step, connection, died)
@@ -91,6 +93,8 @@ class Keeper:
                     self._tell(event)
                 case "expired":
                     logger.info("%d pending jobs expired", event.attempts)
+                case "suspects":
+                    self._suspects()
                 case "next" if event.seconds is not None:
                     # Sooner, when somebody's lease lapses sooner than the next beat.
                     pause = min(pause, max(event.seconds, 0.0) + SLACK)

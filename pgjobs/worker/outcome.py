@@ -36,6 +36,8 @@ class RetryLater:
     failure: Failure
     delay: float
     exception: BaseException
+    cause: str = "error"
+    """``error`` or ``timeout``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,7 @@ class Bury:
 
     failure: Failure
     exception: BaseException
+    cause: str = "error"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +97,22 @@ def of_exception(
         return Bury(failure, error)
     after = error.after if isinstance(error, Retry) else None
     return RetryLater(failure, pause(job, handler, settings) if after is None else after, error)
+
+
+def of_stopped(
+    told: str, error: BaseException | None, job: ClaimedJob, handler: Handler | None, settings: Settings
+) -> Outcome:
+    """The ending of a handler that was told to stop (``timeout`` or ``cancel``) and did, or is stuck (no ``error``)."""
+    if told == "cancel":
+        return CancelHeld("cancelled while it ran")
+    text = f"timed out: it ran longer than its {job.timeout:g} s" + ("" if error else ", and does not stop")
+    told_as: BaseException = error if error is not None else TimeoutError(text)
+    seen = describe(told_as)
+    failure = Failure("pgjobs.Timeout", text, seen.traceback if error is not None else "")
+    if job.attempt >= job.max_attempts:
+        return Bury(failure, told_as, "timeout")
+    delay = pause(job, handler, settings) if handler else backoff.delay(settings.BACKOFF, job.attempt)
+    return RetryLater(failure, delay, told_as, "timeout")
 
 
 def misfit(error: PayloadTypeError) -> Outcome:

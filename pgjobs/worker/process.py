@@ -5,6 +5,8 @@ from __future__ import annotations
 import faulthandler
 import logging
 import os
+import random
+import resource
 import secrets
 import socket
 import sys
@@ -12,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from django.db import connections
 
@@ -21,23 +24,24 @@ from ..conf import Settings
 from ..exceptions import ConfigurationError
 from . import capture, loop
 from .announcer import Announcer
-from .claimer import Claimer, Served
+from .board import Board
+from .claimer import MOST, Claimer, Served
 from .completer import Completer
 from .connection import close, dedicated, ready
 from .executor import Executor
 from .held import Held, HeldJobs, Stage
 from .keeper import Keeper, names
+from .limiter import Limiter
 from .listener import Listener
-from .outcome import Outcome
+from .outcome import Outcome, of_stopped
 
 logger = logging.getLogger("pgjobs")
 
 LAST_MOMENTS = 5.0
 """Seconds after GRACE in which a stopping process has to be gone, database or not."""
 
-EX_TEMPFAIL = 75
-EX_SOFTWARE = 70
-"""Exit codes (sysexits.h): stopped by the deadline; a role died."""
+EX_SOFTWARE, EX_TEMPFAIL, EX_CONFIG = 70, 75, 78
+"""Exit codes (sysexits.h): a role died; the deadline ended the process; the database is not ready for pgjobs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +53,12 @@ class Options:
     drain: bool = False
     max_jobs: int | None = None
     listen: bool = True
+    suspects: bool | None = None
+    """Jobs that must run alone: True for only those, False for none of them, None for all."""
+    recycle_jobs: int | None = None
+    recycle_rss: int | None = None
+    """MiB of memory after which the process makes room for a new one."""
+    recycle_lifetime: float | None = None
     own_process: bool = False
     """Whether the process is the worker's alone: then a watchdog and a deadline may end it."""
 
@@ -56,10 +66,25 @@ class Options:
 class Worker:
     """Runs jobs until it is told to stop; :meth:`run` in one thread, :meth:`stop` from anywhere."""
 
-    def __init__(self, settings: Settings, options: Options, say: Callable[[str], None] = logger.info) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        options: Options,
+        say: Callable[[str], None] = logger.info,
+        *,
+        board: Board | None = None,
+        name: str | None = None,
+        supervisor: int | None = None,
+    ) -> None:
         self.settings = settings
         self.options = options
-        self.name = f"{socket.gethostname()[:100]}:{os.getpid()}:{secrets.token_hex(4)}"
+        self.name = name or worker_name(os.getpid(), secrets.token_hex(4))
+        self._board = board or Board(settings.THREADS + settings.ASYNC_CONCURRENCY + 2 * MOST)
+        self._supervisor = supervisor
+        """The end of a pipe that closes when the supervisor is gone."""
+        self.retiring = ""
+        """Why this process claims no more, and ends when its jobs have."""
+        self._stuck = 0
         self.exit_code = 0
         self.started = threading.Event()
         """Set when all roles run."""
@@ -71,10 +96,17 @@ class Worker:
         self._watched_at = 0.0
         self._kinds = registry.kinds()
         self._served = Served(options.queues, options.exclude_queues, self._kinds)
-        self._held = HeldJobs()
+        self._held = HeldJobs(self._board)
         self._claimer = Claimer(
-            self.name, self._served, self._held, settings, threads=settings.THREADS, most=options.max_jobs
+            self.name,
+            self._served,
+            self._held,
+            settings,
+            threads=settings.THREADS,
+            most=options.max_jobs,
+            suspects=options.suspects,
         )
+        self._recycle = Recycle(options)
         self._connection = dedicated(settings.DATABASE, "claimer")
         self._trouble = loop.Trouble("claimer")
         self._announcer = Announcer()
@@ -110,8 +142,10 @@ class Worker:
             settings,
             self._announcer,
             reaped=self._claimer.wakes.ring,
+            suspects=self._board.saw_suspects,
             died=self._died,
         )
+        self._limiter = Limiter(self._held, settings, stuck=self._is_stuck, died=self._died)
         self._listener = Listener(
             dedicated(settings.DATABASE, "listener"),
             dedicated(settings.DATABASE, "self-test"),
@@ -147,8 +181,8 @@ class Worker:
 
     @property
     def handlers_still_run(self) -> bool:
-        """Whether GRACE was too short for a handler."""
-        return self._held.running > 0 or self._left_running
+        """Whether GRACE was too short for a handler, or one is stuck."""
+        return self._held.running > 0 or self._left_running or self._stuck > 0
 
     _left_running = False
 
@@ -157,6 +191,7 @@ class Worker:
     def _introduce(self) -> bool:
         """Wait for the database, look at its schema, and say who works where; False when stopped meanwhile."""
         while not self._stopping:
+            self._watch()
             try:
                 connection = ready(self._connection)
                 problem = store.schema_problem(connection)
@@ -189,7 +224,10 @@ class Worker:
         self._announcer.start()
         self._completer.start()
         self._executor.start()
+        self._limiter.start()
         self._keeper.loop.start()
+        if self._supervisor is not None:
+            threading.Thread(target=self._outlive, name="pgjobs-supervised", daemon=True).start()
         if self.options.listen:
             self._listener.start()
         self.started.set()
@@ -201,10 +239,14 @@ class Worker:
             self._watch()
             self._give_back(self._held.drop_all(Stage.BUFFERED, older_than=self.settings.LEASE / 3))
             empty_handed = len(self._held) == 0
-            if self._claimer.exhausted:
+            if not self.retiring and (reason := self._recycle.reason(sum(self.recorded.values()))):
+                self.retire(reason)
+            if self.retiring:
+                self._give_back(self._held.drop_all(Stage.BUFFERED))
+            if self._claimer.exhausted or self.retiring:
                 if empty_handed:
                     return
-                wakes.sleep(self._longest_sleep)
+                wakes.sleep(min(0.5, self._longest_sleep))
                 continue
             room = self._claimer.room()
             if room == 0:
@@ -242,6 +284,7 @@ class Worker:
 
     def _watch(self) -> None:
         """Re-arm the watchdog: a process whose claim loop does not turn is gone before its leases lapse."""
+        self._board.tick()
         now = time.monotonic()
         if self.options.own_process and now - self._watched_at > 1:
             self._watched_at = now
@@ -265,6 +308,7 @@ class Worker:
         asked_at = self._stop_asked_at or time.monotonic()
         deadline = asked_at + self.settings.GRACE
         self._keeper.stopping = True
+        self._board.pause_ticks()
         if self.options.own_process:
             faulthandler.cancel_dump_traceback_later()
             _exit_at(deadline + LAST_MOMENTS)
@@ -273,7 +317,8 @@ class Worker:
             while self._held.running and (left := deadline - time.monotonic()) > 0:
                 self._claimer.wakes.sleep(min(left, 0.5))
             self._left_running = self._held.running > 0
-            if not self._left_running:
+            self._limiter.stop(3)
+            if not self._left_running and not self._stuck:
                 self._executor.stop(1)
             final = max(deadline, time.monotonic() + 1) + LAST_MOMENTS - 2
             self._completer.stop(max(0.1, final - time.monotonic()))
@@ -320,6 +365,28 @@ class Worker:
 
     # --- called by the roles, in their threads ---
 
+    def retire(self, reason: str) -> None:
+        """Claim no more, end when all jobs have ended; the supervisor starts a replacement at once."""
+        if not self.retiring:
+            logger.info("worker %s retires: %s", self.name, reason)
+            self.retiring = reason
+            self._board.retire()
+            self._claimer.wakes.ring()
+
+    def _is_stuck(self, held: Held) -> None:
+        """A handler does not stop: its attempt ends, its thread is lost, the process goes when the others are done."""
+        if self._held.end(held, returned=False):
+            self._stuck += 1
+            outcome = of_stopped(held.told, None, held.job, registry.find(held.job.kind), self.settings)
+            self._completer.complete(held, outcome)
+            self.retire(f"job {held.job.id} does not stop")
+
+    def _outlive(self) -> None:
+        """Stop when the supervisor is gone: nobody else would."""
+        if self._supervisor is not None and not os.read(self._supervisor, 1):
+            logger.warning("worker %s: its supervisor is gone; it stops", self.name)
+            self.stop()
+
     def _ended(self, held: Held, outcome: Outcome, seconds: float) -> None:
         self._completer.complete(held, outcome)
         self._claimer.pace.saw(seconds)
@@ -342,6 +409,46 @@ class Worker:
         logger.critical("the %s of this worker died: the process stops", role, exc_info=error)
         self.exit_code = EX_SOFTWARE
         self.stop()
+
+
+def worker_name(pid: int, token: str) -> str:
+    """host:pid:token. The token is random for each process: host and pid come back after a restart of a container."""
+    return f"{socket.gethostname()[:100]}:{pid}:{token}"
+
+
+class Recycle:
+    """When a process makes room for a new one; each limit up to a tenth lower, so that processes do not go together."""
+
+    def __init__(self, options: Options) -> None:
+        less = 1 - random.random() / 10
+        self._jobs = None if options.recycle_jobs is None else max(1, round(options.recycle_jobs * less))
+        self._rss = None if options.recycle_rss is None else options.recycle_rss * less
+        self._lifetime = None if options.recycle_lifetime is None else options.recycle_lifetime * less
+        self._born = time.monotonic()
+        self._looked = 0.0
+
+    def reason(self, jobs: int) -> str:
+        """Why it is time; empty while it is not."""
+        now = time.monotonic()
+        if self._jobs is not None and jobs >= self._jobs:
+            return f"{jobs} jobs"
+        if self._lifetime is not None and now - self._born >= self._lifetime:
+            return f"{now - self._born:.0f} s old"
+        if self._rss is not None and now - self._looked >= 1:
+            self._looked = now
+            if (size := rss()) >= self._rss:
+                return f"{size:.0f} MiB of memory"
+        return ""
+
+
+def rss() -> float:
+    """MiB of memory that this process holds now; the most it ever held where the system does not say."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+    except OSError:
+        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return most / (2**20 if sys.platform == "darwin" else 2**10)
 
 
 EMPTY_PAUSE = 0.01

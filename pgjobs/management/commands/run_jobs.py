@@ -7,7 +7,6 @@ import atexit
 import dataclasses
 import logging
 import os
-import signal
 import sys
 import threading
 from typing import Any
@@ -21,6 +20,7 @@ from ...api.registry import registry
 from ...conf import Settings, contradictions, get_settings
 from ...exceptions import ConfigurationError
 from ...worker.process import Options, Worker
+from ...worker.supervisor import Supervisor
 
 logger = logging.getLogger("pgjobs")
 
@@ -32,38 +32,30 @@ class Command(BaseCommand):
     requires_system_checks: list[str] = []  # noqa: RUF012 - the worker waits for a database that is not there yet
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument(
-            "--queue", action="append", type=name, metavar="NAME", help="serve this queue only; repeatable"
-        )
-        parser.add_argument(
+        add = parser.add_argument
+        add("--queue", action="append", type=name, metavar="NAME", help="serve this queue only; repeatable")
+        add(
             "--exclude-queue",
             action="append",
             type=name,
             metavar="NAME",
             default=[],
-            help="do not serve this queue; repeatable",
+            help="do not serve it; repeatable",
         )
-        parser.add_argument("--threads", type=above_zero, help="handlers that run at once (PGJOBS['THREADS'])")
-        parser.add_argument(
-            "--drain", action="store_true", help="run everything due that this worker can run, then exit"
+        add("--processes", type=above_zero, metavar="N", help="worker processes (PGJOBS['PROCESSES'])")
+        add("--threads", type=above_zero, metavar="N", help="handlers that run at once in each (PGJOBS['THREADS'])")
+        add("--drain", action="store_true", help="run everything due that this worker can run, then exit")
+        add("--max-jobs", type=above_zero, metavar="N", help="run so many jobs, then exit")
+        add("--poll-interval", type=seconds_above_zero, metavar="SECONDS", help="how often to look, listening or not")
+        add("--no-listen", action="store_true", help="poll only; behind a transaction pooler, for example")
+        add("--grace", type=seconds, metavar="SECONDS", help="how long to wait for running handlers when stopping")
+        add("--recycle-jobs", type=above_zero, metavar="N", help="replace a process after about so many jobs")
+        add("--recycle-rss", type=above_zero, metavar="MIB", help="replace a process that holds so much memory")
+        add(
+            "--recycle-lifetime", type=seconds_above_zero, metavar="SECONDS", help="replace a process of about this age"
         )
-        parser.add_argument("--max-jobs", type=above_zero, metavar="N", help="run so many jobs, then exit")
-        parser.add_argument(
-            "--poll-interval",
-            type=seconds_above_zero,
-            metavar="SECONDS",
-            help="how often to look for due jobs, listening or not",
-        )
-        parser.add_argument(
-            "--no-listen", action="store_true", help="poll only; behind a transaction pooler, for example"
-        )
-        parser.add_argument(
-            "--grace", type=seconds, metavar="SECONDS", help="how long to wait for running handlers when stopping"
-        )
-        parser.add_argument(
-            "--database", metavar="ALIAS", help="alias of the database that holds the queue (PGJOBS['DATABASE'])"
-        )
-        parser.add_argument("--reload", action="store_true", help="start anew when the code changes (for development)")
+        add("--database", metavar="ALIAS", help="alias of the database that holds the queue (PGJOBS['DATABASE'])")
+        add("--reload", action="store_true", help="start anew when the code changes (for development)")
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
@@ -89,7 +81,9 @@ class Command(BaseCommand):
             drain=options["drain"],
             max_jobs=options["max_jobs"],
             listen=not options["no_listen"],
-            own_process=True,
+            recycle_jobs=options["recycle_jobs"],
+            recycle_rss=options["recycle_rss"],
+            recycle_lifetime=options["recycle_lifetime"],
         )
         if options["reload"]:
             autoreload.run_with_reloader(self.run_reloading, settings, what)
@@ -97,28 +91,14 @@ class Command(BaseCommand):
             self.run(settings, what)
 
     def run(self, settings: Settings, what: Options) -> None:
-        """Work in this thread; ends the process."""
-        worker = Worker(settings, what, self.say)
-        asked = [False]
-
-        def on_signal(signum: int, frame: object) -> None:
-            if asked[0]:
-                os._exit(128 + signum)
-            asked[0] = True
-            worker.stop()
-
-        for signum in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(signum, on_signal)
-        try:
-            code = worker.run()
-        except ConfigurationError as e:
-            raise CommandError(str(e)) from None
-        self.say(f"pgjobs worker {worker.name} stopped; jobs by outcome: {worker.recorded or 'none'}")
+        """Supervise worker processes; ends this one."""
+        code = Supervisor(settings, what, self.say).run()
+        self.say("pgjobs stopped" + (f" with exit code {code}" if code else ""))
         end(code)
 
     def run_reloading(self, settings: Settings, what: Options) -> None:
         """Work in the reloader's thread; a change of the code, or the end of the process, stops it gracefully first."""
-        worker = Worker(settings, dataclasses.replace(what, own_process=False), self.say)
+        worker = Worker(settings, what, self.say)
         stopped = threading.Event()
 
         def stop(**_: object) -> None:
@@ -157,6 +137,7 @@ def effective(options: dict[str, Any]) -> Settings:
     """Settings with what the command line says over them; raises ConfigurationError."""
     given = {
         "THREADS": options["threads"],
+        "PROCESSES": options["processes"],
         "POLL_INTERVAL": options["poll_interval"],
         "LISTEN_POLL_INTERVAL": options["poll_interval"],
         "GRACE": options["grace"],

@@ -1,0 +1,64 @@
+"""What a dead worker process held, ended by a short-lived process that its supervisor forks at once."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+
+from .. import signals, store
+from ..conf import Settings
+from .board import Entry, State
+from .connection import close, dedicated, ready
+from .keeper import Reaped
+from .loop import Trouble
+
+logger = logging.getLogger("pgjobs")
+
+DONE, SUSPECTS, GAVE_UP = 0, 10, 11
+"""Exit codes: nothing is left; nothing is left, and there are jobs that must run alone; the leases will have to lapse."""
+
+
+def undertake(settings: Settings, worker: str, entries: Sequence[Entry], cause: str) -> int:
+    """End everything that ``worker`` held, trying until its leases lapse; an exit code."""
+    connection = dedicated(settings.DATABASE, "undertaker")
+    trouble = Trouble("undertaker")
+    running = [(e.id, e.lease) for e in entries if e.state is State.RUNNING]
+    returned = [(e.id, e.lease) for e in entries if e.state is State.RETURNED]
+    deadline = time.monotonic() + settings.LEASE
+    suspects = False
+    try:
+        while time.monotonic() < deadline:
+            try:
+                events = store.undertake(ready(connection), worker, running=running, returned=returned, cause=cause)
+                trouble.over()
+            except Exception as e:  # noqa: BLE001
+                time.sleep(trouble.met(e, connection))
+                continue
+            for event, id_, kind, queue, status, attempts in events:
+                suspects = suspects or (event in ("crashed", "suspect") and status == "pending")
+                _tell(event, store.Event(event, id_, kind, queue, status, attempts, worker, None), cause)
+            if not any(event[0] == "left" for event in events):
+                return SUSPECTS if suspects else DONE
+            time.sleep(0.05)  # the server has not noticed yet that the process is gone, and finishes its last statement
+        return GAVE_UP
+    finally:
+        close(connection)
+
+
+def _tell(name: str, event: store.Event, cause: str) -> None:
+    job = Reaped(event)
+    if name == "crashed" and event.status == "dead":
+        logger.error("job %s %s: dead after attempt %s (%s)", job.id, job.kind, job.attempt, cause)
+        signals.send(signals.job_dead, str(job.kind), job=job, attempt=job.attempt, exc_info=None)
+    elif name == "crashed":
+        logger.warning(
+            "job %s %s: attempt %s ended with its worker, %s again (%s)",
+            job.id,
+            job.kind,
+            job.attempt,
+            event.status,
+            cause,
+        )
+    elif name == "suspect":
+        logger.warning("job %s %s: ran when its worker died, goes on alone (%s)", job.id, job.kind, cause)
