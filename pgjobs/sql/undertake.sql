@@ -39,7 +39,8 @@ BEGIN
       coalesce(m.worker, ''), m.last_attempted_at, v_now FROM moved m
   ), told AS (
     SELECT pg_notify('pgjobs', q.queue) FROM (SELECT DISTINCT m.queue FROM moved m WHERE m.status = 'pending') q
-  ) SELECT CASE WHEN v_alone THEN 'crashed' ELSE 'suspect' END, m.id, m.kind, m.queue, m.status, m.attempts FROM moved m LEFT JOIN (SELECT count(*) FROM told) t ON true;
+  ) SELECT CASE WHEN v_alone THEN 'crashed' ELSE 'suspect' END, m.id, m.kind, m.queue, m.status, m.attempts
+    FROM moved m CROSS JOIN (SELECT count(*) FROM told) t;  -- not a LEFT JOIN, which would be planned away: nobody would be told
 
   RETURN QUERY SELECT 'released', r.id, NULL::text, NULL::text, r.outcome, NULL::integer FROM pgjobs_release(
     ARRAY(SELECT j.id FROM pgjobs_job j WHERE j.status = 'reserved' AND j.reserved_by = p_worker AND j.id <> ALL (p_running) AND j.id <> ALL (p_returned) ORDER BY j.id),
