@@ -187,9 +187,9 @@ class Registry:
         """The handler of a kind or of an alias of it."""
         return self._handlers.get(kind)
 
-    def kinds(self) -> list[str]:
-        """Every kind and alias that can be run here, sorted."""
-        return sorted(self._handlers)
+    def kinds(self, *, is_async: bool | None = None) -> list[str]:
+        """Every kind and alias that can be run here, sorted; only the ``async def`` ones, or only the others."""
+        return sorted(name for name, h in self._handlers.items() if is_async is None or h.is_async is is_async)
 
     def handlers(self) -> list[Handler]:
         """Every handler once, by kind."""

@@ -17,7 +17,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from .. import store
 from ..conf import Settings
-from .held import Held, HeldJobs, Stage
+from .held import Held, HeldJobs, Pool, Stage
 
 MOST = 1000
 """Jobs that one claim takes at most."""
@@ -72,10 +72,62 @@ class Served:
 
     queues: Sequence[str] | None
     exclude_queues: Sequence[str]
-    kinds: Sequence[str]
 
     def __contains__(self, queue: object) -> bool:
         return (self.queues is None or queue in self.queues) and queue not in self.exclude_queues
+
+
+class Intake:
+    """How many jobs one place (the threads, or the event loop) has room for."""
+
+    def __init__(self, pool: Pool, kinds: Sequence[str], capacity: int, held: HeldJobs, prefetch: float) -> None:
+        self.pool = pool
+        self.kinds = kinds
+        self.pace = Pace()
+        self._capacity = capacity
+        self._held = held
+        self._prefetch = prefetch
+        self._careful_until = 0.0
+        self.low_water = 0
+        """A buffer with fewer jobs is worth a look at whether to claim."""
+
+    @property
+    def free(self) -> int:
+        """Places where a job could start at once; below zero when some wait for one."""
+        return self._capacity - self._held.running(self.pool) - self._held.buffered(self.pool)
+
+    def extra(self) -> int:
+        """Jobs to hold beyond those that run."""
+        average = self.pace.average
+        if average is None or not self._prefetch or time.monotonic() < self._careful_until:
+            return 0
+        if self._held.running(self.pool) >= self._capacity:
+            now = time.monotonic()
+            running = (h for h in self._held.snapshot() if h.stage is Stage.RUNNING and h.pool is self.pool)
+            if all(now - h.since > self._prefetch for h in running):
+                return 0  # every place is on a long job: nothing will be done soon
+        return min(int(self._prefetch * self._capacity / max(average, 1e-5)), MOST)
+
+    def room(self) -> int:
+        """How many jobs to claim now; 0 when there is no need yet."""
+        free, extra = self.free, self.extra()
+        self.low_water = extra // 2
+        if free <= 0 and free + extra < extra / 2:
+            return 0  # refill when half of the buffer is used up, not job by job
+        return max(0, min(free + extra, MOST))
+
+    def hold(self, jobs: Sequence[store.ClaimedJob]) -> tuple[list[Held], list[Held]]:
+        """Take claimed jobs: those to start, and those to give back.
+
+        A job on its last attempt must not be lost while it waits: such jobs go first, and start at once or go back.
+        """
+        free = max(self.free, 0)
+        last = [job for job in jobs if job.attempt >= job.max_attempts]
+        ahead = last[:free] + [job for job in jobs if job.attempt < job.max_attempts]
+        if last[free:]:
+            self._careful_until = time.monotonic() + CAREFUL
+        taken = [held for job in ahead if (held := self._held.take(job, self.pool))]
+        return taken, [Held(job, self.pool) for job in last[free:]]
 
 
 class Claimer:
@@ -88,64 +140,41 @@ class Claimer:
         held: HeldJobs,
         settings: Settings,
         *,
-        threads: int,
         most: int | None,
-        suspects: bool | None = None,
+        suspects: bool | None,
     ) -> None:
         self._worker = worker
         self._served = served
         self._held = held
         self._settings = settings
-        self._threads = threads
         self._left = most
         self._suspects = suspects
-        self.pace = Pace()
         self.wakes = Wakes()
         self.ask_due = True
         """Whether the time of the next pending job may have changed since it was asked for."""
         self._due_at: float | None = None
-        self._careful_until = 0.0
-        self.low_water = 0
-        """A buffer with fewer jobs is worth a look at whether to claim."""
 
     @property
     def exhausted(self) -> bool:
         """Whether all jobs that this worker may run (``--max-jobs``) were claimed."""
         return self._left is not None and self._left <= 0
 
-    def prefetch(self) -> int:
-        """Jobs to hold beyond those that run."""
-        average = self.pace.average
-        if average is None or time.monotonic() < self._careful_until:
-            return 0
-        long = self._settings.PREFETCH_MS / 1000
-        if self._held.running >= self._threads:
-            now = time.monotonic()
-            if all(now - h.since > long for h in self._held.snapshot() if h.stage is Stage.RUNNING):
-                return 0  # every thread is on a long job: nothing will be done soon
-        return min(int(long * self._threads / max(average, 1e-5)), MOST)
+    def room(self, intake: Intake) -> int:
+        """How many jobs to claim for a place now."""
+        if not intake.kinds or (self._suspects and len(self._held)):
+            return 0  # a suspect runs alone
+        room = 1 if self._suspects else intake.room()
+        return room if self._left is None else min(room, self._left)
 
-    def room(self) -> int:
-        """How many jobs to claim now; 0 when there is no need yet."""
-        free = self._threads - self._held.running - self._held.buffered
-        extra = self.prefetch()
-        room = free + extra
-        if self._left is not None:
-            room = min(room, self._left)
-        self.low_water = extra // 2
-        if room <= 0 or (free <= 0 and room < extra / 2):
-            return 0  # refill when half of the buffer is used up, not job by job
-        return min(room, MOST)
-
-    def claim(self, connection: BaseDatabaseWrapper, room: int) -> tuple[list[Held], list[Held]]:
-        """Claim up to ``room`` jobs: those to start, and those to give back (on their last attempt, and no thread free)."""
+    def claim(self, connection: BaseDatabaseWrapper, intake: Intake, room: int) -> tuple[list[Held], list[Held]]:
+        """Claim up to ``room`` jobs for a place: those to start, and those to give back."""
         jobs = store.claim(
             connection,
             room,
             self._worker,
             queues=self._served.queues,
             exclude_queues=self._served.exclude_queues,
-            kinds=self._served.kinds,
+            kinds=intake.kinds,
             lease=self._settings.LEASE,
             suspects=self._suspects,
         )
@@ -153,16 +182,7 @@ class Claimer:
             self._left -= len(jobs)
         if jobs:
             self.ask_due = True
-        free = self._threads - self._held.running - self._held.buffered
-        # A job on its last attempt must not be lost while it waits: such jobs go first, and start at once or go back.
-        last = [job for job in jobs if job.attempt >= job.max_attempts]
-        ahead = [held for job in last[: max(free, 0)] if (held := self._held.take(job))]
-        rest = [held for job in jobs if job.attempt < job.max_attempts and (held := self._held.take(job))]
-        back = [Held(job) for job in last[max(free, 0) :]]
-        if back:
-            self._careful_until = time.monotonic() + CAREFUL
-            self.given_back(len(back))
-        return ahead + rest, back
+        return intake.hold(jobs)
 
     def given_back(self, count: int) -> None:
         """So many jobs were released unstarted: they do not count for ``--max-jobs``."""
@@ -170,10 +190,10 @@ class Claimer:
             self._left += count
 
     def pause(self, connection: BaseDatabaseWrapper, *, listening: bool) -> float:
-        """Seconds to sleep after a claim that found less than there was room for."""
-        poll = (
-            self._settings.LISTEN_POLL_INTERVAL if listening else self._settings.POLL_INTERVAL * random.uniform(1, 1.2)
-        )
+        """Seconds to sleep after claims that found less than there was room for."""
+        poll = self._settings.LISTEN_POLL_INTERVAL
+        if not listening:
+            poll = self._settings.POLL_INTERVAL * random.uniform(1, 1.2)
         now = time.monotonic()
         if self.ask_due or (self._due_at is not None and self._due_at <= now) or (not listening and poll > 3):
             due = store.next_due(connection, queues=self._served.queues, exclude_queues=self._served.exclude_queues)

@@ -24,9 +24,9 @@ from ..payload import mend
 from . import loop
 from .announcer import Announcer
 from .connection import close, ready
-from .executor import extra
 from .held import Held, HeldJobs
 from .outcome import Bury, CancelHeld, FailForGood, Finish, Finished, Lost, Outcome, RetryLater, SnoozeUntil
+from .running import extra
 
 logger = logging.getLogger("pgjobs")
 

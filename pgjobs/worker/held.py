@@ -19,6 +19,14 @@ class Stage(enum.Enum):
     ENDING = enum.auto()
 
 
+class Pool(enum.IntEnum):
+    """Where jobs run: each place has a capacity of its own."""
+
+    THREADS = 0
+    LOOP = 1
+    """The event loop, for ``async def`` handlers."""
+
+
 class Runner(Protocol):
     """Where a job runs: a thread's slot, or the event loop."""
 
@@ -30,12 +38,13 @@ class Held:
     """One job in this process."""
 
     __slots__ = (
-        "cancel", "cancelled_at", "deadline", "interrupted_at", "job", "log", "lost", "place", "progress", "runner", "since",
-        "stage", "told", "told_at",
+        "cancel", "cancelled_at", "deadline", "interrupted_at", "job", "log", "lost", "place", "pool", "progress", "runner",
+        "since", "stage", "told", "told_at",
     )  # fmt: skip
 
-    def __init__(self, job: ClaimedJob) -> None:
+    def __init__(self, job: ClaimedJob, pool: Pool = Pool.THREADS) -> None:
         self.job = job
+        self.pool = pool
         self.stage = Stage.BUFFERED
         self.since = time.monotonic()
         """When it entered its stage."""
@@ -61,23 +70,31 @@ class HeldJobs:
         self._board = board
         self._lock = threading.Lock()
         self._jobs: dict[int, Held] = {}
-        self._buffered = 0
-        self._running = 0
+        self._buffered = [0, 0]
+        self._running = [0, 0]
 
-    @property
-    def buffered(self) -> int:
+    def buffered(self, pool: Pool) -> int:
         """Claimed, not started."""
-        return self._buffered
+        return self._buffered[pool]
+
+    def running(self, pool: Pool) -> int:
+        """In a handler."""
+        return self._running[pool]
 
     @property
-    def running(self) -> int:
-        """In a handler."""
-        return self._running
+    def all_running(self) -> int:
+        """In a handler, wherever."""
+        return sum(self._running)
+
+    @property
+    def all_buffered(self) -> int:
+        """Claimed and not started, for wherever."""
+        return sum(self._buffered)
 
     def __len__(self) -> int:
         return len(self._jobs)
 
-    def take(self, job: ClaimedJob) -> Held | None:
+    def take(self, job: ClaimedJob, pool: Pool = Pool.THREADS) -> Held | None:
         """Hold a claimed job; None when it still runs here under an older lease, which it takes over: nothing to start."""
         with self._lock:
             mine = self._jobs.get(job.id)
@@ -86,12 +103,12 @@ class HeldJobs:
                 self._board.clear(mine.place)
                 mine.place = self._board.put(job.id, job.lease, mine.deadline)
                 return None
-            if mine is not None and mine.stage is Stage.BUFFERED:
-                self._buffered -= 1
-                mine.lost = True  # its place in the buffer is passed over: the new one takes it
-                self._jobs.pop(job.id)
-            held = self._jobs[job.id] = Held(job)
-            self._buffered += 1
+            if mine is not None:  # its place in the buffer is passed over, or its outcome is just being recorded
+                self._buffered[mine.pool] -= mine.stage is Stage.BUFFERED
+                self._board.clear(mine.place)
+                mine.place = -1
+            held = self._jobs[job.id] = Held(job, pool)
+            self._buffered[pool] += 1
             return held
 
     def start(self, held: Held, runner: Runner) -> bool:
@@ -103,8 +120,8 @@ class HeldJobs:
             if held.job.timeout is not None:
                 held.deadline = held.since + held.job.timeout
             held.place = self._board.put(held.job.id, held.job.lease, held.deadline)
-            self._buffered -= 1
-            self._running += 1
+            self._buffered[held.pool] -= 1
+            self._running[held.pool] += 1
             return True
 
     def end(self, held: Held, *, returned: bool) -> bool:
@@ -113,7 +130,7 @@ class HeldJobs:
             if self._jobs.get(held.job.id) is not held or held.stage is not Stage.RUNNING:
                 return False
             held.stage, held.since = Stage.ENDING, time.monotonic()
-            self._running -= 1
+            self._running[held.pool] -= 1
             self._board.mark(held.place, State.RETURNED if returned else State.RAISED)
             return True
 
@@ -122,8 +139,7 @@ class HeldJobs:
         with self._lock:
             if self._jobs.get(held.job.id) is held:
                 del self._jobs[held.job.id]
-                self._buffered -= held.stage is Stage.BUFFERED
-                self._running -= held.stage is Stage.RUNNING
+                self._count(held, -1)
                 self._board.clear(held.place)
 
     def drop_all(self, stage: Stage, *, older_than: float = 0.0) -> list[Held]:
@@ -133,12 +149,9 @@ class HeldJobs:
             some = [h for h in self._jobs.values() if h.stage is stage and now - h.since >= older_than]
             for held in some:
                 del self._jobs[held.job.id]
+                self._count(held, -1)
                 self._board.clear(held.place)
                 held.place = -1
-            if stage is Stage.BUFFERED:
-                self._buffered -= len(some)
-            elif stage is Stage.RUNNING:
-                self._running -= len(some)
         return some
 
     def put_back(self, some: list[Held]) -> None:
@@ -146,8 +159,11 @@ class HeldJobs:
         with self._lock:
             for held in some:
                 if self._jobs.setdefault(held.job.id, held) is held:
-                    self._buffered += held.stage is Stage.BUFFERED
-                    self._running += held.stage is Stage.RUNNING
+                    self._count(held, 1)
+
+    def _count(self, held: Held, by: int) -> None:
+        self._buffered[held.pool] += by * (held.stage is Stage.BUFFERED)
+        self._running[held.pool] += by * (held.stage is Stage.RUNNING)
 
     def to_beat(self, lease: float) -> list[Held]:
         """Those whose lease is to be extended: all, but what has been ending for a whole lease and cannot be recorded."""

@@ -13,9 +13,9 @@ from .. import signals, store
 from ..conf import Settings
 from ..retention import prune_slice
 from .announcer import Announcer
-from .executor import extra
 from .held import Held, HeldJobs
 from .loop import Loop
+from .running import extra
 
 logger = logging.getLogger("pgjobs")
 

@@ -13,8 +13,8 @@ import time
 from collections.abc import Callable
 
 from ..conf import Settings
-from .executor import extra
 from .held import Held, HeldJobs, Stage
+from .running import extra
 
 logger = logging.getLogger("pgjobs")
 

@@ -5,16 +5,12 @@ from __future__ import annotations
 import faulthandler
 import logging
 import os
-import random
-import resource
 import secrets
 import socket
-import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from django.db import connections
 
@@ -23,17 +19,21 @@ from ..api.registry import registry
 from ..conf import Settings
 from ..exceptions import ConfigurationError
 from . import capture, loop
+from .aio import AsyncExecutor
 from .announcer import Announcer
 from .board import Board
-from .claimer import MOST, Claimer, Served
+from .claim_loop import ClaimLoop
+from .claimer import MOST, Claimer, Intake, Served
 from .completer import Completer
 from .connection import close, dedicated, ready
 from .executor import Executor
-from .held import Held, HeldJobs, Stage
+from .held import Held, HeldJobs, Pool, Stage
 from .keeper import Keeper, names
 from .limiter import Limiter
 from .listener import Listener
 from .outcome import Outcome, of_stopped
+from .recycle import Recycle
+from .running import Running
 
 logger = logging.getLogger("pgjobs")
 
@@ -91,22 +91,18 @@ class Worker:
         self.recorded: dict[str, int] = {}
         """How many jobs ended with each status here."""
         self._say = say
-        self._stopping = False
         self._stop_asked_at = 0.0
-        self._watched_at = 0.0
         self._kinds = registry.kinds()
-        self._served = Served(options.queues, options.exclude_queues, self._kinds)
+        self._served = Served(options.queues, options.exclude_queues)
         self._held = HeldJobs(self._board)
         self._claimer = Claimer(
-            self.name,
-            self._served,
-            self._held,
-            settings,
-            threads=settings.THREADS,
-            most=options.max_jobs,
-            suspects=options.suspects,
+            self.name, self._served, self._held, settings, most=options.max_jobs, suspects=options.suspects
         )
-        self._recycle = Recycle(options)
+        prefetch = settings.PREFETCH_MS / 1000
+        self._intakes = (
+            Intake(Pool.THREADS, registry.kinds(is_async=False), settings.THREADS, self._held, prefetch),
+            Intake(Pool.LOOP, registry.kinds(is_async=True), settings.ASYNC_CONCURRENCY, self._held, 0),
+        )
         self._connection = dedicated(settings.DATABASE, "claimer")
         self._trouble = loop.Trouble("claimer")
         self._announcer = Announcer()
@@ -118,15 +114,9 @@ class Worker:
             died=self._died,
             recorded=self._recorded,
         )
-        self._executor = Executor(
-            settings.THREADS,
-            self._held,
-            settings,
-            ended=self._ended,
-            ask_owned=self._completer.ask_owned,
-            say_progress=self._completer.say_progress,
-            died=self._died,
-        )
+        running = Running(settings, self._completer.ask_owned, self._completer.say_progress)
+        self._executor = Executor(settings.THREADS, self._held, running, ended=self._ended, died=self._died)
+        self._async_executor = AsyncExecutor(self._held, running, ended=self._ended, died=self._died)
         self._keeper = Keeper(
             dedicated(settings.DATABASE, "keeper"),
             store.Beat(
@@ -153,12 +143,26 @@ class Worker:
             self._notified,
             self._died,
         )
+        self._recycle = Recycle(options.recycle_jobs, options.recycle_rss, options.recycle_lifetime)
+        self._loop = ClaimLoop(
+            settings=settings,
+            held=self._held,
+            board=self._board,
+            connection=self._connection,
+            claimer=self._claimer,
+            places=((self._intakes[0], self._executor), (self._intakes[1], self._async_executor)),
+            listening=lambda: self._listener.listening,
+            retiring=self._is_retiring,
+            drain=options.drain,
+            watchdog=options.own_process,
+            trouble=self._trouble,
+        )
 
     def stop(self) -> None:
         """Begin to stop; safe in a signal handler."""
-        if not self._stopping:
+        if not self._loop.stopping:
             self._stop_asked_at = time.monotonic()
-            self._stopping = True
+            self._loop.stopping = True
         self._claimer.wakes.ring()
 
     def run(self) -> int:
@@ -172,26 +176,19 @@ class Worker:
             if self._introduce():
                 logging.getLogger().addHandler(captured)
                 self._start()
-                self._work()
+                self._loop.run()
             return self._shut_down()
         finally:
             logging.getLogger().removeHandler(captured)
             if self.options.own_process:
                 faulthandler.cancel_dump_traceback_later()
 
-    @property
-    def handlers_still_run(self) -> bool:
-        """Whether GRACE was too short for a handler, or one is stuck."""
-        return self._held.running > 0 or self._left_running or self._stuck > 0
-
-    _left_running = False
-
     # --- the parts of run(), in their order ---
 
     def _introduce(self) -> bool:
         """Wait for the database, look at its schema, and say who works where; False when stopped meanwhile."""
-        while not self._stopping:
-            self._watch()
+        while not self._loop.stopping:
+            self._loop.watch()
             try:
                 connection = ready(self._connection)
                 problem = store.schema_problem(connection)
@@ -224,6 +221,8 @@ class Worker:
         self._announcer.start()
         self._completer.start()
         self._executor.start()
+        if self._intakes[Pool.LOOP].kinds:
+            self._async_executor.start()
         self._limiter.start()
         self._keeper.loop.start()
         if self._supervisor is not None:
@@ -231,77 +230,6 @@ class Worker:
         if self.options.listen:
             self._listener.start()
         self.started.set()
-
-    def _work(self) -> None:
-        """The claim loop."""
-        wakes = self._claimer.wakes
-        while not self._stopping:
-            self._watch()
-            self._give_back(self._held.drop_all(Stage.BUFFERED, older_than=self.settings.LEASE / 3))
-            empty_handed = len(self._held) == 0
-            if not self.retiring and (reason := self._recycle.reason(sum(self.recorded.values()))):
-                self.retire(reason)
-            if self.retiring:
-                self._give_back(self._held.drop_all(Stage.BUFFERED))
-            if self._claimer.exhausted or self.retiring:
-                if empty_handed:
-                    return
-                wakes.sleep(min(0.5, self._longest_sleep))
-                continue
-            room = self._claimer.room()
-            if room == 0:
-                wakes.sleep(self._longest_sleep)
-                continue
-            try:
-                to_start, to_give_back = self._claimer.claim(ready(self._connection), room)
-                for held in to_start:
-                    self._executor.submit(held)
-                self._give_back(to_give_back)
-                got = len(to_start) + len(to_give_back)
-                if got == 0 and self.options.drain and empty_handed:
-                    return
-                pause = (
-                    0.0 if got >= room else self._claimer.pause(self._connection, listening=self._listener.listening)
-                )
-                self._trouble.over()
-            except Exception as e:  # noqa: BLE001
-                pause = self._trouble.met(e, self._connection)
-                if not self._stopping:
-                    time.sleep(
-                        pause
-                    )  # not to be cut short by a ring: a broken database gets no more tries for more work
-                continue
-            if pause:
-                if not got:
-                    time.sleep(EMPTY_PAUSE)  # announcements may come in thousands, for jobs that others take
-                wakes.sleep(min(pause, self._longest_sleep))
-
-    @property
-    def _longest_sleep(self) -> float:
-        """The claim loop turns at least so often: for the watchdog, and to look at what waits in the buffer."""
-        busy = self._held.buffered or self.options.drain
-        return min(0.5 if busy else 60.0, self.settings.watchdog / 3)
-
-    def _watch(self) -> None:
-        """Re-arm the watchdog: a process whose claim loop does not turn is gone before its leases lapse."""
-        self._board.tick()
-        now = time.monotonic()
-        if self.options.own_process and now - self._watched_at > 1:
-            self._watched_at = now
-            faulthandler.dump_traceback_later(self.settings.watchdog, exit=True, file=sys.__stderr__ or 2)
-
-    def _give_back(self, some: Sequence[Held]) -> None:
-        """Release jobs that were not started."""
-        if not some:
-            return
-        try:
-            outcomes = store.release(
-                ready(self._connection), [h.job.id for h in some], [h.job.lease for h in some], started=False
-            )
-        except Exception:
-            self._held.put_back([h for h in some if h.stage is Stage.BUFFERED])
-            raise
-        self._claimer.given_back(sum(1 for o in outcomes.values() if o == "pending"))
 
     def _shut_down(self) -> int:
         """Release what has not started, wait for what runs, record how it ended, release the rest."""
@@ -314,12 +242,12 @@ class Worker:
             _exit_at(deadline + LAST_MOMENTS)
         if self.started.is_set():
             self._release_all(Stage.BUFFERED, started=False, until=deadline + LAST_MOMENTS - 1)
-            while self._held.running and (left := deadline - time.monotonic()) > 0:
+            while self._held.all_running and (left := deadline - time.monotonic()) > 0:
                 self._claimer.wakes.sleep(min(left, 0.5))
-            self._left_running = self._held.running > 0
             self._limiter.stop(3)
-            if not self._left_running and not self._stuck:
+            if not self._held.all_running and not self._stuck:
                 self._executor.stop(1)
+                self._async_executor.stop(1)
             final = max(deadline, time.monotonic() + 1) + LAST_MOMENTS - 2
             self._completer.stop(max(0.1, final - time.monotonic()))
             self._announcer.stop(max(0.1, min(2.0, final - time.monotonic())))
@@ -373,6 +301,11 @@ class Worker:
             self._board.retire()
             self._claimer.wakes.ring()
 
+    def _is_retiring(self) -> bool:
+        if not self.retiring and (reason := self._recycle.reason(sum(self.recorded.values()))):
+            self.retire(reason)
+        return bool(self.retiring)
+
     def _is_stuck(self, held: Held) -> None:
         """A handler does not stop: its attempt ends, its thread is lost, the process goes when the others are done."""
         if self._held.end(held, returned=False):
@@ -389,8 +322,9 @@ class Worker:
 
     def _ended(self, held: Held, outcome: Outcome, seconds: float) -> None:
         self._completer.complete(held, outcome)
-        self._claimer.pace.saw(seconds)
-        if self._held.buffered <= self._claimer.low_water:
+        intake = self._intakes[held.pool]
+        intake.pace.saw(seconds)
+        if self._held.buffered(held.pool) <= intake.low_water:
             self._claimer.wakes.ring()
 
     def _recorded(self, status: str) -> None:
@@ -414,45 +348,6 @@ class Worker:
 def worker_name(pid: int, token: str) -> str:
     """host:pid:token. The token is random for each process: host and pid come back after a restart of a container."""
     return f"{socket.gethostname()[:100]}:{pid}:{token}"
-
-
-class Recycle:
-    """When a process makes room for a new one; each limit up to a tenth lower, so that processes do not go together."""
-
-    def __init__(self, options: Options) -> None:
-        less = 1 - random.random() / 10
-        self._jobs = None if options.recycle_jobs is None else max(1, round(options.recycle_jobs * less))
-        self._rss = None if options.recycle_rss is None else options.recycle_rss * less
-        self._lifetime = None if options.recycle_lifetime is None else options.recycle_lifetime * less
-        self._born = time.monotonic()
-        self._looked = 0.0
-
-    def reason(self, jobs: int) -> str:
-        """Why it is time; empty while it is not."""
-        now = time.monotonic()
-        if self._jobs is not None and jobs >= self._jobs:
-            return f"{jobs} jobs"
-        if self._lifetime is not None and now - self._born >= self._lifetime:
-            return f"{now - self._born:.0f} s old"
-        if self._rss is not None and now - self._looked >= 1:
-            self._looked = now
-            if (size := rss()) >= self._rss:
-                return f"{size:.0f} MiB of memory"
-        return ""
-
-
-def rss() -> float:
-    """MiB of memory that this process holds now; the most it ever held where the system does not say."""
-    try:
-        pages = int(Path("/proc/self/statm").read_text().split()[1])
-        return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
-    except OSError:
-        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        return most / (2**20 if sys.platform == "darwin" else 2**10)
-
-
-EMPTY_PAUSE = 0.01
-"""Seconds after a claim that found nothing."""
 
 
 def _exit_at(deadline: float) -> None:

@@ -1,0 +1,123 @@
+"""The loop of the main thread: claim, hand to the places where jobs run, sleep."""
+
+from __future__ import annotations
+
+import faulthandler
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from .. import store
+from ..conf import Settings
+from .board import Board
+from .claimer import Claimer, Intake
+from .connection import ready
+from .held import Held, HeldJobs, Stage
+from .loop import Trouble
+
+EMPTY_PAUSE = 0.01
+"""Seconds after a claim that found nothing: announcements may come in thousands, for jobs that others take."""
+
+
+class Starts(Protocol):
+    """A place where jobs run."""
+
+    def submit(self, held: Held) -> None: ...
+
+
+@dataclass(slots=True, kw_only=True)
+class ClaimLoop:
+    """Turns until it is stopped, drained, or has nothing more to do. ``places`` are (intake, where its jobs run)."""
+
+    settings: Settings
+    held: HeldJobs
+    board: Board
+    connection: BaseDatabaseWrapper
+    claimer: Claimer
+    places: Sequence[tuple[Intake, Starts]]
+    listening: Callable[[], bool]
+    retiring: Callable[[], bool]
+    drain: bool
+    watchdog: bool
+    trouble: Trouble
+    stopping: bool = False
+    _watched_at: float = 0.0
+
+    def run(self) -> None:
+        """The loop."""
+        while not self.stopping:
+            try:
+                pause = self.turn()
+                self.trouble.over()
+            except Exception as e:  # noqa: BLE001
+                pause = self.trouble.met(e, self.connection)
+                if not self.stopping:
+                    time.sleep(pause)  # not to be cut short: a broken database gets no more tries for more work
+                continue
+            if pause is None:
+                return
+            if pause:
+                self.claimer.wakes.sleep(min(pause, self._longest_sleep))
+
+    def turn(self) -> float | None:
+        """One turn; how long to sleep after it, or None when there is nothing more to do."""
+        self.watch()
+        retiring = self.retiring()
+        self.give_back(self.held.drop_all(Stage.BUFFERED, older_than=0 if retiring else self.settings.LEASE / 3))
+        empty_handed = len(self.held) == 0
+        if self.claimer.exhausted or retiring:
+            return None if empty_handed else 0.5
+        full, got = self._claim()
+        if full:
+            return 0
+        if got is None:
+            return 60  # no room: a job that ends will ring
+        if not got:
+            if self.drain and empty_handed:
+                return None
+            time.sleep(EMPTY_PAUSE)
+        return self.claimer.pause(self.connection, listening=self.listening())
+
+    def _claim(self) -> tuple[bool, int | None]:
+        """Claim for each place that has room: whether there may be more, and how many came (None: there was no room)."""
+        full, got = False, None
+        for intake, place in self.places:
+            if room := self.claimer.room(intake):
+                to_start, to_give_back = self.claimer.claim(ready(self.connection), intake, room)
+                for held in to_start:
+                    place.submit(held)
+                self.give_back(to_give_back)
+                came = len(to_start) + len(to_give_back)
+                full = full or came >= room
+                got = (got or 0) + came
+        return full, got
+
+    def give_back(self, some: Sequence[Held]) -> None:
+        """Release jobs that were not started."""
+        if not some:
+            return
+        ids, leases = [h.job.id for h in some], [h.job.lease for h in some]
+        try:
+            outcomes = store.release(ready(self.connection), ids, leases, started=False)
+        except Exception:
+            self.held.put_back([h for h in some if h.stage is Stage.BUFFERED])
+            raise
+        self.claimer.given_back(sum(1 for o in outcomes.values() if o == "pending"))
+
+    def watch(self) -> None:
+        """Say that the loop turns: a process whose loop does not is gone before its leases lapse."""
+        self.board.tick()
+        now = time.monotonic()
+        if self.watchdog and now - self._watched_at > 1:
+            self._watched_at = now
+            faulthandler.dump_traceback_later(self.settings.watchdog, exit=True, file=sys.__stderr__ or 2)
+
+    @property
+    def _longest_sleep(self) -> float:
+        """The loop turns at least so often: for the watchdog, and to look at what waits in the buffer."""
+        busy = self.held.all_buffered or self.drain
+        return min(0.5 if busy else 60.0, self.settings.watchdog / 3)
