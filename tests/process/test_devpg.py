@@ -19,29 +19,16 @@ from example_project import devpg
 CHECKOUT = Path(__file__).resolve().parents[2]
 AS_ROOT = os.geteuid() == 0
 
-USE = """
-import os, pathlib, sys
-from example_project import devpg
-print(devpg.provide(pathlib.Path(sys.argv[1])), flush=True)
-sys.stdin.read()
-"""
-FORK = """
-import os, pathlib, sys
-from example_project import devpg
-print(devpg.provide(pathlib.Path(sys.argv[1])), flush=True)
-child = os.fork()
-sys.stdin.readline()
-if not child:
-    sys.stdin.read()
-"""
-EXEC = """
+START = """
 import os, pathlib, subprocess, sys
 from example_project import devpg
 print(devpg.provide(pathlib.Path(sys.argv[1])), flush=True)
-join = "import pathlib, sys; from example_project import devpg; devpg.provide(pathlib.Path(sys.argv[1]));"
-join += "print('joined', flush=True); sys.stdin.read()"
-subprocess.Popen([sys.executable, "-c", join, sys.argv[1]])
-sys.stdin.readline()
+"""
+USE = START + "sys.stdin.read()"
+FORK = START + "if not os.fork(): sys.stdin.read()"
+EXEC = f"""{START}
+child = subprocess.Popen([sys.executable, "-W", "ignore", "-c", {USE!r}, sys.argv[1]], stdout=subprocess.PIPE)
+child.stdout.readline()  # it has joined
 """
 
 
@@ -207,6 +194,18 @@ def test_it_recovers_when_the_server_is_killed(project: Project) -> None:
     query(url, "DROP TABLE kept")
 
 
+def test_it_waits_for_a_busy_orphan_of_a_killed_server(project: Project) -> None:
+    """An orphan that computes does not notice the death of its server, and holds the shared memory until it does."""
+    _, url = project.use()
+    orphan = psycopg.pq.PGconn.connect(url.encode())
+    orphan.send_query(b"SELECT count(*) FROM generate_series(1, 6000000)")
+    wait_until(lambda: query(url, "SELECT count(*) = 2 FROM pg_stat_activity WHERE state = 'active'"), "it computes")
+    os.kill(server(url), signal.SIGKILL)
+    project.use()
+    assert query(url, "SELECT 1") == 1
+    orphan.finish()
+
+
 def test_a_stale_pid_that_now_is_somebody_elses_is_no_server(project: Project) -> None:
     user, url = project.use()
     leave(user)
@@ -222,7 +221,8 @@ def test_a_stale_pid_that_now_is_somebody_elses_is_no_server(project: Project) -
             "1 1",
             "ready   ",
         ]
-        (home(url) / "data/postmaster.pid").write_text("\n".join(lines) + "\n")
+        for file in ("data/postmaster.pid", f"{devpg.SOCKET}.lock"):
+            (home(url) / file).write_text("\n".join(lines) + "\n")
         user, _ = project.use()
         assert server(url) != stranger.pid
         leave(user)
@@ -251,26 +251,12 @@ def test_an_initdb_killed_half_way_is_made_anew(fresh: Callable[..., Project]) -
     assert stopped(url)
 
 
-def test_a_fork_that_outlives_its_parent_keeps_it_and_stops_it(project: Project) -> None:
-    parent, url = project.use(FORK)
-    pid = server(url)
-    parent.stdin.write("\n\n")
-    parent.stdin.flush()
+@pytest.mark.parametrize("code", [FORK, EXEC], ids=["forked", "executed"])
+def test_a_child_that_outlives_its_parent_keeps_it_and_stops_it(project: Project, code: str) -> None:
+    parent, url = project.use(code)
     parent.wait()
-    assert server(url) == pid
-    parent.stdin.close()
-    wait_until(lambda: stopped(url), "the fork ends, and stops the server")
-
-
-def test_a_child_that_inherits_the_url_is_a_user_too(project: Project) -> None:
-    parent, url = project.use(EXEC)
-    pid = server(url)
-    assert parent.stdout.readline() == "joined\n"
-    parent.stdin.write("\n")
-    parent.stdin.flush()
-    parent.wait()
-    assert server(url) == pid
-    parent.stdin.close()
+    assert query(url, "SELECT 1") == 1
+    parent.stdin.close()  # also the child's
     wait_until(lambda: stopped(url), "the child ends, and stops the server")
 
 
@@ -288,9 +274,9 @@ def test_a_damaged_cluster_is_reported_in_one_message(fresh: Callable[..., Proje
     leave(user)
     control = home(url) / "data/global/pg_control"
     control.rename(control.with_suffix(".away"))
-    impatient = project.spawn("from example_project import devpg; devpg.FAIL_SECONDS = 0\n" + USE)
-    _, errors = impatient.communicate()
-    assert impatient.returncode == 1
+    user = project.spawn()
+    _, errors = user.communicate()
+    assert user.returncode == 1
     assert "Traceback" not in errors
     assert "could not find the database system" in errors
     assert f"remove {home(url)}" in errors
