@@ -7,7 +7,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from django.db import connections
+from django.db import connection, connections
 
 Connect = Callable[..., psycopg.Connection[Any]]
 
@@ -19,6 +19,23 @@ def _no_audit_connection_stays() -> Iterator[None]:
     from tests.testapp import audit  # not before Django is set up
 
     audit.close()
+
+
+@pytest.fixture
+def transactional_db(django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
+    """The test's database without a transaction around the test. In place of pytest-django's of that name, which takes
+    0.4 s to truncate what DELETE empties in 0.01 s.
+    """
+    with django_db_blocker.unblock():
+        yield
+        connections.close_all()  # whatever transaction the test left open
+        tables = set(connection.introspection.django_table_names(only_existing=True, include_views=False))
+        tables -= {"django_migrations", "django_content_type", "auth_permission"}  # migrate fills them
+        # A wish for a rerun outlives its holder, and becomes a job.
+        in_order = sorted(tables, key=lambda name: (name != "pgjobs_rerun", name))
+        with connection.cursor() as cursor:
+            cursor.execute("; ".join(f"DELETE FROM {name}" for name in in_order))  # noqa: S608
+        connections.close_all()
 
 
 @pytest.fixture
@@ -40,5 +57,5 @@ def connect(db: None) -> Iterator[Connect]:
         return connection
 
     yield open_one
-    for connection in opened:
-        connection.close()
+    for one in opened:
+        one.close()
