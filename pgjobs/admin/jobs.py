@@ -9,7 +9,7 @@ from django.contrib import admin, messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.options import ShowFacets
 from django.contrib.admin.utils import unquote
-from django.core.exceptions import PermissionDenied
+from django.core.exceptions import BadRequest, PermissionDenied
 from django.db import connections, transaction
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseNotAllowed, HttpResponseRedirect
@@ -29,7 +29,9 @@ from .listing import HEAVY, JobList
 from .moves import MOST, MOVES
 from .wording import visible
 
-BIGGEST = 2**63 - 1
+def is_id(text: str) -> bool:
+    """Whether a text is a number that an id can be."""
+    return text.isascii() and text.isdecimal() and len(text) <= 18
 
 
 def outside_transactions(view: Any) -> Any:
@@ -112,6 +114,8 @@ class JobAdmin(Columns, JobBase):
             for name in request.POST.getlist("action"):
                 if name in MOVES and not self._may(request, MOVES[name].permission):
                     raise PermissionDenied
+            if not all(map(is_id, request.POST.getlist(ACTION_CHECKBOX_NAME))):
+                raise BadRequest
             return super().changelist_view(request, extra_context)
         surroundings = {"warnings": detail.surroundings(get_settings())}
         return super().changelist_view(request, {**surroundings, **(extra_context or {})})
@@ -157,7 +161,7 @@ class JobAdmin(Columns, JobBase):
             return HttpResponseNotAllowed(["POST"])
         if name not in MOVES or not self.has_view_permission(request) or not self._may(request, MOVES[name].permission):
             raise PermissionDenied
-        if not self._existing(request, [job_id]):
+        if not is_id(str(job_id)) or not self._existing(request, [job_id]):
             return self._gone(request, str(job_id))
         report = moves.run(MOVES[name], [job_id], request.user, bulk=False)
         self._tell(request, report)
@@ -204,14 +208,13 @@ class JobAdmin(Columns, JobBase):
                 text = _("These were the first %(n)s of the list: run the action again for the next ones.")
                 self.message_user(request, text % {"n": f"{MOST:,}"}, messages.WARNING)
             return
-        asked = {int(text) for text in request.POST.getlist(ACTION_CHECKBOX_NAME) if text.isdecimal()}
+        asked = {int(text) for text in request.POST.getlist(ACTION_CHECKBOX_NAME)}
         chosen = self._existing(request, asked)
         self._tell(request, moves.run(MOVES[name], chosen, request.user, gone=len(asked) - len(chosen)))
 
     def _existing(self, request: HttpRequest, ids: Iterable[int]) -> list[int]:
         """Those of the ids that this user may see and that are still there."""
-        asked = [id_ for id_ in ids if 0 <= id_ <= BIGGEST]
-        return list(self.get_queryset(request).filter(pk__in=asked).values_list("pk", flat=True))
+        return list(self.get_queryset(request).filter(pk__in=list(ids)).values_list("pk", flat=True))
 
     def _tell(self, request: HttpRequest, report: moves.Report) -> None:
         level = messages.SUCCESS if not report.skipped else messages.WARNING if report.moved else messages.ERROR

@@ -80,7 +80,8 @@ def count(connection: Connection, wanted: Wanted) -> tuple[int, int | None]:
     if not wanted.branches:
         return 0, None
     sql, params = _union(wanted, CAP + 1, counting=True)
-    return int(value(connection, f"SELECT count(*) FROM ({sql} LIMIT %s) found", (*params, CAP + 1))), None  # noqa: S608
+    counted = f"SELECT count(*) FROM (SELECT FROM ({sql}) parts LIMIT %s) found"  # noqa: S608
+    return int(value(connection, counted, (*params, CAP + 1))), None
 
 
 def names(connection: Connection) -> tuple[list[str], list[str]]:
