@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,15 +17,12 @@ from ..api.registry import registry
 from ..conf import Settings, get_settings
 from ..models import Attempt, Job, Pause, Rerun, Worker
 from ..states import LIVE, AttemptOutcome
-from .masking import Masker
+from .masking import UNREADABLE, Masker, parse
 from .story import Facts, Story, paused, tell
 from .wording import first_line, full, relative, span, visible
 
 MOST_ATTEMPTS = 25
 """Attempts that are shown, the latest."""
-
-UNREADABLE = object()
-"""A JSON document that is nested too deeply for Python to read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,14 +121,6 @@ def read(queryset: QuerySet[Job], job: Job, *, secrets_allowed: bool) -> Detail 
         timeline=sorted(_timeline(job, attempts, now), key=lambda moment: moment.at),
         facts=list(_facts(job, masker)),
     )
-
-
-def parse(text: str | None) -> Any:
-    """A JSON document; None for none, ``UNREADABLE`` for one that is nested too deeply."""
-    try:
-        return None if text is None else json.loads(text)
-    except (RecursionError, ValueError):
-        return UNREADABLE
 
 
 def surroundings(settings: Settings) -> list[str]:

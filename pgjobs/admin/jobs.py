@@ -47,7 +47,7 @@ def outside_transactions(view: Any) -> Any:
 class JobAdmin(Columns, JobBase):
     """Read-only; the moves are actions of the list and buttons of a job's page, each with its own permission."""
 
-    list_display = ("status_badge", "name", "in_queue", "tries", "created", "when", "took", "error")
+    list_display = ("status_badge", "name", "in_queue", "tries", "created", "when")
     list_display_links = ("name",)
     list_filter = (StatusFilter, KindFilter, QueueFilter, FinishedFilter)
     list_per_page = 50
@@ -207,11 +207,14 @@ class JobAdmin(Columns, JobBase):
     def _run(self, name: str, request: HttpRequest, queryset: QuerySet[Job]) -> None:
         """Ids first, then the verb: the filter is never asked again once rows have moved."""
         if request.POST.get("select_across") == "1":
-            ids = list(queryset.values_list("pk", flat=True)[: MOST + 1])
-            report = moves.run(MOVES[name], ids[:MOST], request.user)
-            self._tell(request, report)
-            if len(ids) > MOST:
-                text = _("These were the first %(n)s of the list: run the action again for the next ones.")
+            found = list(queryset.values_list("pk", "status")[: MOST + 1])
+            # Who selects everything wants the failures retried, not each mail of last week sent again.
+            careful = name == "retry_now" and request.GET.get("status") != "done"
+            spared = [pk for pk, status in found[:MOST] if careful and status == "done"]
+            ids = [pk for pk, status in found[:MOST] if not (careful and status == "done")]
+            self._tell(request, moves.run(MOVES[name], ids, request.user, spared=spared))
+            if len(found) > MOST:
+                text = _("These were the first %(n)s of the list: run the action again, or filter, for the next ones.")
                 self.message_user(request, text % {"n": f"{MOST:,}"}, messages.WARNING)
             return
         asked = {int(text) for text in request.POST.getlist(ACTION_CHECKBOX_NAME)}

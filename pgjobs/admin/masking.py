@@ -48,17 +48,33 @@ _ASSIGNED = re.compile(
 )
 
 
+UNREADABLE = object()
+"""A JSON document that is nested too deeply for Python to read."""
+
+
+def parse(text: str | None) -> Any:
+    """A JSON document; None for none, ``UNREADABLE`` for one that is nested too deeply."""
+    try:
+        return None if text is None else json.loads(text)
+    except (RecursionError, ValueError):
+        return UNREADABLE
+
+
 class Masker:
     """Knows the secrets of one job, from its JSON documents, and takes them out of whatever is shown of it."""
 
     def __init__(self, documents: Iterable[Any], sensitive: Iterable[str] = ()) -> None:
+        documents = list(documents)
         self._sensitive = frozenset(_plain(name) for name in sensitive)
+        self._blind = UNREADABLE in documents  # then any text may hold a secret
         found = {form for document in documents for text in self._secrets(document, 0, False) for form in _forms(text)}
         longest_first = sorted(found, key=lambda text: (-len(text), text))
         self._known = re.compile("|".join(map(re.escape, longest_first))) if found else None
 
     def text(self, text: str) -> str:
         """The text without secrets, cut at ``LONGEST`` characters, its unseen characters written as escapes."""
+        if self._blind:
+            return MASK if text else ""
         return visible(_cut(self._redacted(text)))
 
     def document(self, document: Any) -> str:

@@ -132,6 +132,7 @@ SKIPPED: dict[str, Any] = {
     "key_in_use": gettext_lazy("%(n)s whose key another live job holds (%(holders)s)"),
     "not_final": gettext_lazy("%(n)s not finished yet"),
     "first_run": gettext_lazy("%(n)s that wait for their first run (open one to run it now)"),
+    "spared": gettext_lazy("%(n)s done already (filter for done ones to run them again)"),
     "not_live": gettext_lazy("%(n)s already finished"),
     "not_pending": gettext_lazy("%(n)s not waiting"),
     "busy": gettext_lazy("%(n)s busy: somebody else is changing them"),
@@ -149,15 +150,18 @@ class Report:
     skipped: int
 
 
-def run(move: Move, ids: Iterable[int], user: Any, *, bulk: bool = True, gone: int = 0) -> Report:
+def run(
+    move: Move, ids: Iterable[int], user: Any, *, bulk: bool = True, gone: int = 0, spared: Iterable[int] = ()
+) -> Report:
     """Make a move as ``user`` and log it. The verb commits batch by batch, unless the caller has a transaction open.
 
-    ``gone`` counts jobs that were asked for and are not there any more.
+    ``gone`` counts jobs that were asked for and are not there any more; ``spared`` are done ones that are left alone.
     """
     connection = connections[get_settings().DATABASE]
     chosen = list(ids)
     kinds = dict(Job.objects.using(connection.alias).filter(pk__in=chosen).values_list("pk", "kind"))
     outcomes = move.perform(connection, chosen, user.get_username(), bulk) if chosen else {}
+    outcomes = {**outcomes, **dict.fromkeys(spared, ("spared", None))}
     moved = [id_ for id_, (outcome, _holder) in outcomes.items() if outcome in MOVED]
     _log(move, moved, kinds, user)
     return Report(outcomes, sentence(outcomes, gone), len(moved), len(outcomes) - len(moved) + gone)

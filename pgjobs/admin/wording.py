@@ -94,10 +94,11 @@ def full(moment: dt.datetime) -> str:
 
 
 def relative(moment: dt.datetime, now: dt.datetime, units: int = 2) -> str:
-    """How far away a time is: ``in 4 min``, ``12 s ago``."""
-    if moment > now:
-        return _("in %(span)s") % {"span": span(moment - now, units)}
-    return _("%(span)s ago") % {"span": span(now - moment, units)}
+    """How far away a time is: ``in 4 min``, ``12 s ago``, ``just now``."""
+    distance = dt.timedelta(seconds=int(abs((moment - now).total_seconds())))
+    if not distance:
+        return _("just now")
+    return (_("in %(span)s") if moment > now else _("%(span)s ago")) % {"span": span(distance, units)}
 
 
 def time_tag(moment: dt.datetime, text: str) -> SafeString:

@@ -143,6 +143,18 @@ def test_select_all_takes_what_the_filter_finds(ann: Client) -> None:
     assert columns(other.pk)["status"] == "failed"
 
 
+def test_select_all_does_not_run_done_ones_again(ann: Client) -> None:
+    """Unless the list is filtered for them, or they are selected one by one."""
+    done, dead = JobFactory(done=True), JobFactory(dead=True)
+    response = act(ann, "retry_now", dead, across=True)
+    assert told(response) == (
+        "1 job retried: it is due now. 1 skipped: 1 done already (filter for done ones to run them again)."
+    )
+    assert columns(done.pk)["status"] == "done"
+    act(ann, "retry_now", done, across=True, query="?status=done")
+    assert columns(done.pk)["status"] == "pending"
+
+
 def test_select_all_of_a_search(ann: Client) -> None:
     first, second = JobFactory(dead=True), JobFactory(dead=True)
     act(ann, "retry_now", first, across=True, query=f"?q={first.pk}")
