@@ -1,0 +1,11 @@
+"""Jobs in the Django admin: look, and ask for moves. Nothing is edited, and every move is a verb of the store.
+
+Permissions (of the model Job): ``view_job`` to look; ``view_payload`` for payloads, results and tracebacks; ``retry_job``,
+``cancel_job`` (also: move to the dead letters) and ``delete_job`` (delete finished ones) for the moves.
+"""
+
+from .jobs import JobAdmin
+from .pauses import PauseAdmin
+from .workers import WorkerAdmin
+
+__all__ = ["JobAdmin", "PauseAdmin", "WorkerAdmin"]

@@ -1,0 +1,24 @@
+"""Generic bases: Django's admin classes take type arguments for type checkers only."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from django import forms
+from django.contrib import admin
+from django.core.paginator import Paginator
+
+from ..models import Job, Pause, Worker
+
+if TYPE_CHECKING:
+    JobBase = admin.ModelAdmin[Job]
+    PauseBase = admin.ModelAdmin[Pause]
+    WorkerBase = admin.ModelAdmin[Worker]
+    PauseFormBase = forms.ModelForm[Pause]
+    PaginatorBase = Paginator[Any]
+else:
+    JobBase = PauseBase = WorkerBase = admin.ModelAdmin
+    PauseFormBase = forms.ModelForm
+    PaginatorBase = Paginator
+
+__all__ = ["JobBase", "PaginatorBase", "PauseBase", "PauseFormBase", "WorkerBase"]
