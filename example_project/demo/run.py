@@ -141,7 +141,7 @@ def invite(out: Console, address: str, steps: list[Seen]) -> None:
     """Where to look now."""
     dead = next((seen.step.job_id for seen in steps if seen.status == "dead"), None)
     say(out, f"\nThe site:        {address}/")
-    say(out, f"The admin:       {address}{reverse('admin:app_list', args=['pgjobs'])}")
+    say(out, f"The admin:       {address}{reverse('admin:pgjobs_job_changelist')}")
     if dead:
         say(out, f"The dead letter: {address}{reverse('admin:pgjobs_job_change', args=[dead])}")
     say(out, f"The mails:       {shown(settings.VAR_DIR / 'mail')}")
