@@ -8,10 +8,11 @@ import environ
 from example_project import devpg
 
 BASE_DIR = Path(__file__).resolve().parent.parent
-VAR_DIR = BASE_DIR / "var"  # what the site writes; ignored by git
 
 env = environ.Env()
 environ.Env.read_env(BASE_DIR / ".env")
+
+VAR_DIR = Path(env.str("VAR_DIR", default=str(BASE_DIR / "var")))  # what the site writes; ignored by git
 
 DEBUG = env.bool("DEBUG", default=True)
 SECRET_KEY = env.str("SECRET_KEY", default="for-development-only-and-long-enough-to-satisfy-the-checks")
@@ -29,6 +30,11 @@ INSTALLED_APPS = [
     "django.contrib.messages",
     "django.contrib.staticfiles",
     "pgjobs",
+    "example_project.backoffice",
+    "example_project.accounts",
+    "example_project.catalog",
+    "example_project.customers",
+    "example_project.demo",
 ]
 
 MIDDLEWARE = [
@@ -77,6 +83,16 @@ if django.VERSION >= (6, 1):
 else:
     EMAIL_BACKEND = "django.core.mail.backends.filebased.EmailBackend"
     EMAIL_FILE_PATH = MAIL_DIR
+
+REPORTS_DIR = VAR_DIR / "reports"
+
+# The CRM of example_project/customers. By default it is the stand-in that this site serves itself, example_project/crm.
+CRM_URL = env.str("CRM_URL", default="http://127.0.0.1:8000/crm/")
+CRM_TIMEOUT = 5.0  # seconds for each read and write on the connection
+# Shortened, so that the demo sees a job succeed in its third attempt, and one give up, within seconds. For a real CRM
+# leave out both: the defaults are 10 attempts, 10 seconds to 85 minutes apart, over about three hours.
+CRM_MAX_ATTEMPTS = 4
+CRM_RETRY_BASE = 0.25  # seconds; each failed attempt doubles it: 0.5, 1, 2
 
 LOGGING = {
     "version": 1,

@@ -34,6 +34,11 @@ INSTALLED_APPS = [
     "django.contrib.messages",
     "django.contrib.staticfiles",
     "pgjobs",
+    "example_project.backoffice",
+    "example_project.accounts",
+    "example_project.catalog",
+    "example_project.customers",
+    "example_project.demo",
     *(["tests.testapp"] if find_spec("tests.testapp") else []),
 ]
 
@@ -58,6 +63,14 @@ TEMPLATES = [
         },
     },
 ]
+
+# What the example project asks for; its tests give it directories and a CRM of their own.
+VAR_DIR = BASE_DIR / "var"
+REPORTS_DIR = VAR_DIR / "reports"
+CRM_URL = "http://127.0.0.1:1/crm/"  # nobody is there
+CRM_TIMEOUT = 5.0
+CRM_MAX_ATTEMPTS = 4
+CRM_RETRY_BASE = 0.25
 
 if django.VERSION >= (6, 1):
     MAILERS = {"default": {"BACKEND": "django.core.mail.backends.locmem.EmailBackend"}}

@@ -1,0 +1,1 @@
+"""Products, and the import of price lists."""
