@@ -1,0 +1,26 @@
+"""What the docs say is what the code does."""
+
+import re
+from pathlib import Path
+from runpy import run_path
+
+from pgjobs import conf
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_the_settings_page_is_made_from_the_dataclass() -> None:
+    page = run_path(str(ROOT / "docs" / "settings_page.py"))["page"]()
+    assert (ROOT / "docs/reference/settings.md").read_text() == page
+    assert all(f"| `{name}` |" in page for name in conf.FIELDS)
+
+
+def test_every_relative_link_leads_somewhere() -> None:
+    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]
+    broken = [
+        f"{page.relative_to(ROOT)}: {link}"
+        for page in pages
+        for link in re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text())
+        if not (page.parent / link).exists()
+    ]
+    assert not broken
