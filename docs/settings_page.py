@@ -32,7 +32,8 @@ def rows() -> Iterator[tuple[str, str, str]]:
     defaults = conf.Settings().effective()
     for node, after in zip(tree.body, tree.body[1:], strict=False):
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-            assert isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant), node.target.id  # noqa: S101
+            assert isinstance(after, ast.Expr), f"{node.target.id} has no docstring"  # noqa: S101
+            assert isinstance(after.value, ast.Constant)  # noqa: S101
             yield (
                 node.target.id,
                 text(node.target.id, defaults[node.target.id]),
