@@ -193,7 +193,9 @@ def database_url(name: str | None = None) -> str:
 class Process:
     """``manage.py run_jobs …``, in a process group of its own."""
 
-    def __init__(self, *args: object, url: str, env: Mapping[str, str] | None = None, wrap: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, *args: object, url: str, env: Mapping[str, str] | None = None, wrap: tuple[str, ...] = ()
+    ) -> None:
         quick = {"PGJOBS_LEASE": "3", "PGJOBS_HEARTBEAT": "1", "PGJOBS_POLL_INTERVAL": "0.2", "PGJOBS_GRACE": "10"}
         environment = {name: value for name, value in os.environ.items() if not name.startswith(("COV_", "PYTEST_"))}
         environment |= {"DATABASE_URL": url, "DJANGO_SETTINGS_MODULE": "tests.settings", "PYTHONUNBUFFERED": "1"}

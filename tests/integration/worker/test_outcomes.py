@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
-import socket
 import sys
 from typing import Any
 
@@ -129,9 +128,9 @@ def test_a_success_after_failures_clears_the_error_and_keeps_the_history(workers
         KeyboardInterrupt(),
         GeneratorExit(),
         TimeoutError("mine"),
-        asyncio.TimeoutError(),
+        TimeoutError(),
         asyncio.CancelledError(),
-        socket.timeout("network"),
+        TimeoutError("network"),
         StopIteration(),
         RecursionError(),
         MemoryError(),
