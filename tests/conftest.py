@@ -8,6 +8,7 @@ from typing import Any
 import psycopg
 import pytest
 from django.db import connection, connections
+from django.test import TransactionTestCase
 
 Connect = Callable[..., psycopg.Connection[Any]]
 
@@ -21,20 +22,31 @@ def _no_audit_connection_stays() -> Iterator[None]:
     audit.close()
 
 
+def empty_tables(*_: Any) -> None:
+    """Empty every table but those that migrate fills. DELETE takes 0.01 s for what TRUNCATE needs 0.1 to 0.4 s."""
+    tables = set(connection.introspection.django_table_names(only_existing=True, include_views=False))
+    tables -= {"django_migrations", "django_content_type", "auth_permission"}
+    # A wish for a rerun outlives its holder, and becomes a job.
+    in_order = sorted(tables, key=lambda name: (name != "pgjobs_rerun", name))
+    with connection.cursor() as cursor:
+        cursor.execute("; ".join(f"DELETE FROM {name}" for name in in_order))  # noqa: S608
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _tables_are_emptied_quickly() -> Iterator[None]:
+    """Also after tests that are marked ``django_db(transaction=True)``."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TransactionTestCase, "_fixture_teardown", empty_tables)
+        yield
+
+
 @pytest.fixture
 def transactional_db(django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
-    """The test's database without a transaction around the test. In place of pytest-django's of that name, which takes
-    0.4 s to truncate what DELETE empties in 0.01 s.
-    """
+    """The test's database without a transaction around the test."""
     with django_db_blocker.unblock():
         yield
         connections.close_all()  # whatever transaction the test left open
-        tables = set(connection.introspection.django_table_names(only_existing=True, include_views=False))
-        tables -= {"django_migrations", "django_content_type", "auth_permission"}  # migrate fills them
-        # A wish for a rerun outlives its holder, and becomes a job.
-        in_order = sorted(tables, key=lambda name: (name != "pgjobs_rerun", name))
-        with connection.cursor() as cursor:
-            cursor.execute("; ".join(f"DELETE FROM {name}" for name in in_order))  # noqa: S608
+        empty_tables()
         connections.close_all()
 
 

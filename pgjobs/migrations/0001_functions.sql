@@ -108,7 +108,7 @@ BEGIN
 
     IF v_holder.status = 'pending' AND v_holder.expires_at <= v_now THEN  -- an expired holder has ended, but nobody has written it yet
       UPDATE pgjobs_job j SET status = 'cancelled', finished_at = v_now, last_error = 'expired', updated_at = v_now
-      WHERE j.id = v_holder.id AND j.status = 'pending' AND j.expires_at <= v_now;
+      WHERE j.id = v_holder.id AND j.lease IS NULL AND j.finished_at IS NULL AND j.expires_at <= v_now;
       CONTINUE;
     END IF;
 
@@ -117,7 +117,7 @@ BEGIN
       RETURN;
     ELSIF v_holder.status = 'pending' THEN
       UPDATE pgjobs_job j SET payload = p_payload, priority = p_priority, run_after = coalesce(p_run_after, v_now), updated_at = v_now
-      WHERE j.id = v_holder.id AND j.status = 'pending';
+      WHERE j.id = v_holder.id AND j.lease IS NULL AND j.finished_at IS NULL;  -- still pending; named, the status would invite a walk over pgjobs_claim
       CONTINUE WHEN NOT FOUND;  -- claimed just now: look again
       IF current_setting('pgjobs.notify', true) IS DISTINCT FROM 'off' THEN
         PERFORM pg_notify('pgjobs', j.queue) FROM pgjobs_job j WHERE j.id = v_holder.id;
@@ -607,7 +607,7 @@ BEGIN
       last_error = concat_ws(E'\n', nullif(left(j.last_error, 10000), ''),
         CASE WHEN j.cancel_requested_at IS NULL AND j.attempts < j.max_attempts THEN 'Requeued after timeout' ELSE 'Timeout exceeded' END),
       lease = NULL, reserved_by = NULL, reserved_at = NULL, reserved_until = NULL, updated_at = v_now
-    WHERE j.ctid = ANY (v_rows) AND j.status = 'reserved' AND j.reserved_until < v_now
+    WHERE j.ctid = ANY (v_rows)  -- locked, so they still are what they were; to name the status would invite another walk
     RETURNING j.*
   ), recorded AS (
     INSERT INTO pgjobs_attempt (job_id, attempt, outcome, error, worker, started_at, finished_at)
@@ -641,14 +641,21 @@ LANGUAGE plpgsql SET search_path FROM CURRENT SET jit = off SET enable_seqscan =
 DECLARE
   v_now timestamptz;
   v_held bigint[];
+  v_pending tid[];
+  v_reserved tid[];
+  v_others bigint[];
 BEGIN
-  v_held := ARRAY(SELECT j.id FROM pgjobs_job j WHERE j.id = ANY (p_ids) ORDER BY j.id FOR NO KEY UPDATE SKIP LOCKED);
+  -- What each is, is read with its lock: a status named in the UPDATE would invite a walk over the partial indexes.
+  SELECT coalesce(array_agg(h.id), '{}'), array_agg(h.ctid) FILTER (WHERE h.status = 'pending'), array_agg(h.ctid) FILTER (WHERE h.status = 'reserved'),
+         array_agg(h.id) FILTER (WHERE h.status NOT IN ('pending', 'reserved'))
+  INTO v_held, v_pending, v_reserved, v_others
+  FROM (SELECT j.id, j.ctid, j.status FROM pgjobs_job j WHERE j.id = ANY (p_ids) ORDER BY j.id FOR NO KEY UPDATE SKIP LOCKED) h;
   v_now := clock_timestamp();
-  RETURN QUERY SELECT j.id, 'not_live' FROM pgjobs_job j WHERE j.id = ANY (v_held) AND j.status IN ('done', 'failed', 'dead', 'cancelled');
+  RETURN QUERY SELECT o, 'not_live' FROM unnest(v_others) o;
   RETURN QUERY UPDATE pgjobs_job j SET status = 'cancelled', finished_at = v_now, last_error = concat('cancelled', ' by ' || nullif(p_by, '')), error_class = NULL, updated_at = v_now
-    WHERE j.id = ANY (v_held) AND j.status = 'pending' RETURNING j.id, 'cancelled';
+    WHERE j.ctid = ANY (v_pending) RETURNING j.id, 'cancelled';
   RETURN QUERY UPDATE pgjobs_job j SET cancel_requested_at = coalesce(j.cancel_requested_at, v_now), updated_at = v_now
-    WHERE j.id = ANY (v_held) AND j.status = 'reserved' RETURNING j.id, 'requested';
+    WHERE j.ctid = ANY (v_reserved) RETURNING j.id, 'requested';
   RETURN QUERY SELECT u.id, CASE WHEN EXISTS (SELECT FROM pgjobs_job j WHERE j.id = u.id) THEN 'busy' ELSE 'missing' END
     FROM (SELECT DISTINCT unnest(p_ids)) u (id) WHERE u.id <> ALL (v_held);
 END $$;
@@ -663,16 +670,21 @@ LANGUAGE plpgsql SET search_path FROM CURRENT SET jit = off SET enable_seqscan =
 #variable_conflict use_column
 DECLARE
   v_held bigint[];
+  v_pending tid[];
+  v_others bigint[];
 BEGIN
-  v_held := ARRAY(SELECT j.id FROM pgjobs_job j WHERE j.id = ANY (p_ids) ORDER BY j.id FOR NO KEY UPDATE SKIP LOCKED);
+  -- What each is, is read with its lock: a status named in the UPDATE would invite a walk over the partial indexes.
+  SELECT coalesce(array_agg(h.id), '{}'), array_agg(h.ctid) FILTER (WHERE h.status = 'pending'), array_agg(h.id) FILTER (WHERE h.status <> 'pending')
+  INTO v_held, v_pending, v_others
+  FROM (SELECT j.id, j.ctid, j.status FROM pgjobs_job j WHERE j.id = ANY (p_ids) ORDER BY j.id FOR NO KEY UPDATE SKIP LOCKED) h;
   RETURN QUERY WITH moved AS (
     UPDATE pgjobs_job j SET run_after = coalesce(p_run_after, j.run_after), priority = coalesce(p_priority, j.priority), queue = coalesce(p_queue, j.queue),
       updated_at = clock_timestamp()
-    WHERE j.id = ANY (v_held) AND j.status = 'pending' RETURNING j.id, j.queue
+    WHERE j.ctid = ANY (v_pending) RETURNING j.id, j.queue
   ), told AS (
     SELECT pg_notify('pgjobs', q.queue) FROM (SELECT DISTINCT m.queue FROM moved m) q
   ) SELECT m.id, 'rescheduled' FROM moved m CROSS JOIN (SELECT count(*) FROM told) t;  -- a LEFT JOIN whose columns nobody uses is planned away: nobody would be told
-  RETURN QUERY SELECT j.id, 'not_pending' FROM pgjobs_job j WHERE j.id = ANY (v_held) AND j.status <> 'pending';
+  RETURN QUERY SELECT o, 'not_pending' FROM unnest(v_others) o;
   RETURN QUERY SELECT u.id, CASE WHEN EXISTS (SELECT FROM pgjobs_job j WHERE j.id = u.id) THEN 'busy' ELSE 'missing' END
     FROM (SELECT DISTINCT unnest(p_ids)) u (id) WHERE u.id <> ALL (v_held);
 END $$;
@@ -687,13 +699,18 @@ LANGUAGE plpgsql SET search_path FROM CURRENT SET jit = off SET enable_seqscan =
 DECLARE
   v_now timestamptz;
   v_held bigint[];
+  v_pending tid[];
+  v_others bigint[];
 BEGIN
-  v_held := ARRAY(SELECT j.id FROM pgjobs_job j WHERE j.id = ANY (p_ids) ORDER BY j.id FOR NO KEY UPDATE SKIP LOCKED);
+  -- What each is, is read with its lock: a status named in the UPDATE would invite a walk over the partial indexes.
+  SELECT coalesce(array_agg(h.id), '{}'), array_agg(h.ctid) FILTER (WHERE h.status = 'pending'), array_agg(h.id) FILTER (WHERE h.status <> 'pending')
+  INTO v_held, v_pending, v_others
+  FROM (SELECT j.id, j.ctid, j.status FROM pgjobs_job j WHERE j.id = ANY (p_ids) ORDER BY j.id FOR NO KEY UPDATE SKIP LOCKED) h;
   v_now := clock_timestamp();
-  RETURN QUERY SELECT j.id, 'not_pending' FROM pgjobs_job j WHERE j.id = ANY (v_held) AND j.status <> 'pending';
+  RETURN QUERY SELECT o, 'not_pending' FROM unnest(v_others) o;
   RETURN QUERY UPDATE pgjobs_job j SET status = 'dead', finished_at = v_now, updated_at = v_now, error_class = NULL,
       last_error = concat_ws(E'\n', nullif(j.last_error, ''), concat('buried', ' by ' || nullif(p_by, '')))
-    WHERE j.id = ANY (v_held) AND j.status = 'pending' RETURNING j.id, 'buried';
+    WHERE j.ctid = ANY (v_pending) RETURNING j.id, 'buried';
   RETURN QUERY SELECT u.id, CASE WHEN EXISTS (SELECT FROM pgjobs_job j WHERE j.id = u.id) THEN 'busy' ELSE 'missing' END
     FROM (SELECT DISTINCT unnest(p_ids)) u (id) WHERE u.id <> ALL (v_held);
 END $$;
@@ -708,16 +725,23 @@ LANGUAGE plpgsql SET search_path FROM CURRENT SET jit = off SET enable_seqscan =
 #variable_conflict use_column
 DECLARE
   v_held bigint[];
+  v_live bigint[];
+  v_keyed bigint[];
+  v_plain bigint[];
   v_job record;
   v_holder bigint;
   v_moved boolean;
 BEGIN
-  v_held := ARRAY(SELECT j.id FROM pgjobs_job j WHERE j.id = ANY (p_ids) ORDER BY j.id FOR NO KEY UPDATE SKIP LOCKED);
-  RETURN QUERY SELECT j.id, 'not_final', NULL::bigint FROM pgjobs_job j WHERE j.id = ANY (v_held) AND j.status IN ('pending', 'reserved');
+  -- What each is, is read with its lock: a status named in a WHERE would invite a walk over the partial indexes.
+  SELECT coalesce(array_agg(h.id), '{}'), array_agg(h.id) FILTER (WHERE h.status IN ('pending', 'reserved')),
+         array_agg(h.id) FILTER (WHERE h.status NOT IN ('pending', 'reserved') AND h.dedupe_key IS NOT NULL),
+         array_agg(h.id) FILTER (WHERE h.status NOT IN ('pending', 'reserved') AND h.dedupe_key IS NULL)
+  INTO v_held, v_live, v_keyed, v_plain
+  FROM (SELECT j.id, j.status, j.dedupe_key FROM pgjobs_job j WHERE j.id = ANY (p_ids) ORDER BY j.id FOR NO KEY UPDATE SKIP LOCKED) h;
+  RETURN QUERY SELECT l, 'not_final', NULL::bigint FROM unnest(v_live) l;
   -- Rows with a key one by one: another live job may hold it, and may appear at any moment.
   FOR v_job IN
-    SELECT j.id, j.kind, j.dedupe_key FROM pgjobs_job j
-    WHERE j.id = ANY (v_held) AND j.dedupe_key IS NOT NULL AND j.status IN ('done', 'failed', 'dead', 'cancelled') ORDER BY j.id
+    SELECT j.id, j.kind, j.dedupe_key FROM pgjobs_job j WHERE j.id = ANY (v_keyed) ORDER BY j.id
   LOOP
     v_moved := false;
     FOR v_try IN 1..10 LOOP
@@ -733,12 +757,12 @@ BEGIN
     END LOOP;
     RETURN QUERY SELECT v_job.id, CASE WHEN v_moved THEN 'requeued' ELSE 'key_in_use' END, CASE WHEN NOT v_moved THEN v_holder END;
   END LOOP;
-  RETURN QUERY SELECT r, 'requeued', NULL::bigint FROM pgjobs_requeue_rows(ARRAY(
-    SELECT j.id FROM pgjobs_job j WHERE j.id = ANY (v_held) AND j.dedupe_key IS NULL AND j.status IN ('done', 'failed', 'dead', 'cancelled'))) r;
+  RETURN QUERY SELECT r, 'requeued', NULL::bigint FROM pgjobs_requeue_rows(v_plain) r;
   RETURN QUERY SELECT u.id, CASE WHEN EXISTS (SELECT FROM pgjobs_job j WHERE j.id = u.id) THEN 'busy' ELSE 'missing' END, NULL::bigint
     FROM (SELECT DISTINCT unnest(p_ids)) u (id) WHERE u.id <> ALL (v_held);
 END $$;
 
+-- The move itself, for rows that pgjobs_requeue has locked and found final.
 CREATE OR REPLACE FUNCTION pgjobs_requeue_rows(p_ids bigint[]) RETURNS SETOF bigint
 LANGUAGE plpgsql SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off AS $$
 DECLARE
@@ -750,7 +774,7 @@ BEGIN
       result = NULL, progress = NULL, last_error = NULL, error_class = NULL, finished_at = NULL, cancel_requested_at = NULL, refunds = 0, lost = 0, suspect = false,
       expires_at = CASE WHEN j.expires_at > v_now THEN j.expires_at END,  -- or it would expire again at once
       updated_at = v_now
-    WHERE j.id = ANY (p_ids) AND j.status IN ('done', 'failed', 'dead', 'cancelled') RETURNING j.id, j.queue
+    WHERE j.id = ANY (p_ids) RETURNING j.id, j.queue
   ), told AS (
     SELECT pg_notify('pgjobs', q.queue) FROM (SELECT DISTINCT m.queue FROM moved m) q
   ) SELECT m.id FROM moved m CROSS JOIN (SELECT count(*) FROM told) t;  -- a LEFT JOIN whose columns nobody uses is planned away: nobody would be told
@@ -770,7 +794,7 @@ BEGIN
     SELECT j.ctid FROM pgjobs_job j WHERE j.status = 'pending' AND j.expires_at <= v_now ORDER BY j.expires_at
     LIMIT p_batch FOR NO KEY UPDATE SKIP LOCKED);
   UPDATE pgjobs_job j SET status = 'cancelled', finished_at = v_now, last_error = 'expired', error_class = NULL, updated_at = v_now
-  WHERE j.ctid = ANY (v_rows) AND j.status = 'pending';
+  WHERE j.ctid = ANY (v_rows);
   RETURN cardinality(v_rows);
 END $$;
 
@@ -783,15 +807,16 @@ LANGUAGE plpgsql SET search_path FROM CURRENT SET jit = off SET enable_seqscan =
 #variable_conflict use_column
 DECLARE
   v_held bigint[];
-  v_gone bigint[];
+  v_final bigint[];
 BEGIN
-  v_held := ARRAY(SELECT j.id FROM pgjobs_job j WHERE j.id = ANY (p_ids) ORDER BY j.id FOR UPDATE SKIP LOCKED);
-  WITH gone AS (
-    DELETE FROM pgjobs_job j WHERE j.id = ANY (v_held) AND j.status IN ('done', 'failed', 'dead', 'cancelled') RETURNING j.id
-  ) SELECT coalesce(array_agg(g.id), '{}') INTO v_gone FROM gone g;
-  DELETE FROM pgjobs_attempt a WHERE a.job_id = ANY (v_gone);
-  RETURN QUERY SELECT g, 'pruned' FROM unnest(v_gone) g;
-  RETURN QUERY SELECT h, 'not_final' FROM unnest(v_held) h WHERE h <> ALL (v_gone);
+  -- What each is, is read with its lock: a status named in the DELETE would invite a walk over the partial indexes.
+  SELECT coalesce(array_agg(h.id), '{}'), coalesce(array_agg(h.id) FILTER (WHERE h.status NOT IN ('pending', 'reserved')), '{}')
+  INTO v_held, v_final
+  FROM (SELECT j.id, j.status FROM pgjobs_job j WHERE j.id = ANY (p_ids) ORDER BY j.id FOR UPDATE SKIP LOCKED) h;
+  DELETE FROM pgjobs_job j WHERE j.id = ANY (v_final);
+  DELETE FROM pgjobs_attempt a WHERE a.job_id = ANY (v_final);
+  RETURN QUERY SELECT f, 'pruned' FROM unnest(v_final) f;
+  RETURN QUERY SELECT h, 'not_final' FROM unnest(v_held) h WHERE h <> ALL (v_final);
   RETURN QUERY SELECT u.id, CASE WHEN EXISTS (SELECT FROM pgjobs_job j WHERE j.id = u.id) THEN 'busy' ELSE 'missing' END
     FROM (SELECT DISTINCT unnest(p_ids)) u (id) WHERE u.id <> ALL (v_held);
 END $$;
@@ -801,7 +826,7 @@ END $$;
 -- Index: pgjobs_prune; pgjobs_attempt_of_job.
 -- Returns how many.
 CREATE OR REPLACE FUNCTION pgjobs_prune_old(p_status text, p_age interval, p_batch integer DEFAULT 1000) RETURNS integer
-LANGUAGE plpgsql SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+LANGUAGE plpgsql SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off AS $$
 DECLARE
   v_before timestamptz := clock_timestamp() - p_age;
   v_gone bigint[];
@@ -822,7 +847,7 @@ END $$;
 -- Index: pgjobs_prune.
 -- Returns how many.
 CREATE OR REPLACE FUNCTION pgjobs_archive(p_status text, p_age interval, p_batch integer DEFAULT 1000) RETURNS integer
-LANGUAGE plpgsql SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+LANGUAGE plpgsql SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off AS $$
 DECLARE
   v_before timestamptz := clock_timestamp() - p_age;
   v_count integer;
@@ -877,7 +902,7 @@ CREATE OR REPLACE FUNCTION pgjobs_beat(
   p_worker text, p_host text, p_pid integer, p_queues text[], p_exclude_queues text[], p_kinds text[], p_threads integer, p_running integer,
   p_stopping boolean, p_ids bigint[], p_leases bigint[], p_lease interval, p_batch integer DEFAULT 1000
 ) RETURNS TABLE (event text, id bigint, kind text, queue text, status text, attempts integer, worker text, seconds double precision)
-LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+LANGUAGE plpgsql SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off AS $$
 #variable_conflict use_column
 BEGIN
   RETURN QUERY SELECT h.verdict, h.id, NULL::text, NULL::text, NULL::text, NULL::integer, NULL::text, NULL::double precision

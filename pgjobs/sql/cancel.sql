@@ -8,14 +8,21 @@ LANGUAGE plpgsql SET search_path FROM CURRENT SET jit = off SET enable_seqscan =
 DECLARE
   v_now timestamptz;
   v_held bigint[];
+  v_pending tid[];
+  v_reserved tid[];
+  v_others bigint[];
 BEGIN
-  v_held := ARRAY(SELECT j.id FROM pgjobs_job j WHERE j.id = ANY (p_ids) ORDER BY j.id FOR NO KEY UPDATE SKIP LOCKED);
+  -- What each is, is read with its lock: a status named in the UPDATE would invite a walk over the partial indexes.
+  SELECT coalesce(array_agg(h.id), '{}'), array_agg(h.ctid) FILTER (WHERE h.status = 'pending'), array_agg(h.ctid) FILTER (WHERE h.status = 'reserved'),
+         array_agg(h.id) FILTER (WHERE h.status NOT IN ('pending', 'reserved'))
+  INTO v_held, v_pending, v_reserved, v_others
+  FROM (SELECT j.id, j.ctid, j.status FROM pgjobs_job j WHERE j.id = ANY (p_ids) ORDER BY j.id FOR NO KEY UPDATE SKIP LOCKED) h;
   v_now := clock_timestamp();
-  RETURN QUERY SELECT j.id, 'not_live' FROM pgjobs_job j WHERE j.id = ANY (v_held) AND j.status IN ('done', 'failed', 'dead', 'cancelled');
+  RETURN QUERY SELECT o, 'not_live' FROM unnest(v_others) o;
   RETURN QUERY UPDATE pgjobs_job j SET status = 'cancelled', finished_at = v_now, last_error = concat('cancelled', ' by ' || nullif(p_by, '')), error_class = NULL, updated_at = v_now
-    WHERE j.id = ANY (v_held) AND j.status = 'pending' RETURNING j.id, 'cancelled';
+    WHERE j.ctid = ANY (v_pending) RETURNING j.id, 'cancelled';
   RETURN QUERY UPDATE pgjobs_job j SET cancel_requested_at = coalesce(j.cancel_requested_at, v_now), updated_at = v_now
-    WHERE j.id = ANY (v_held) AND j.status = 'reserved' RETURNING j.id, 'requested';
+    WHERE j.ctid = ANY (v_reserved) RETURNING j.id, 'requested';
   RETURN QUERY SELECT u.id, CASE WHEN EXISTS (SELECT FROM pgjobs_job j WHERE j.id = u.id) THEN 'busy' ELSE 'missing' END
     FROM (SELECT DISTINCT unnest(p_ids)) u (id) WHERE u.id <> ALL (v_held);
 END $$;

@@ -37,7 +37,7 @@ BEGIN
 
     IF v_holder.status = 'pending' AND v_holder.expires_at <= v_now THEN  -- an expired holder has ended, but nobody has written it yet
       UPDATE pgjobs_job j SET status = 'cancelled', finished_at = v_now, last_error = 'expired', updated_at = v_now
-      WHERE j.id = v_holder.id AND j.status = 'pending' AND j.expires_at <= v_now;
+      WHERE j.id = v_holder.id AND j.lease IS NULL AND j.finished_at IS NULL AND j.expires_at <= v_now;
       CONTINUE;
     END IF;
 
@@ -46,7 +46,7 @@ BEGIN
       RETURN;
     ELSIF v_holder.status = 'pending' THEN
       UPDATE pgjobs_job j SET payload = p_payload, priority = p_priority, run_after = coalesce(p_run_after, v_now), updated_at = v_now
-      WHERE j.id = v_holder.id AND j.status = 'pending';
+      WHERE j.id = v_holder.id AND j.lease IS NULL AND j.finished_at IS NULL;  -- still pending; named, the status would invite a walk over pgjobs_claim
       CONTINUE WHEN NOT FOUND;  -- claimed just now: look again
       IF current_setting('pgjobs.notify', true) IS DISTINCT FROM 'off' THEN
         PERFORM pg_notify('pgjobs', j.queue) FROM pgjobs_job j WHERE j.id = v_holder.id;

@@ -12,6 +12,6 @@ BEGIN
     SELECT j.ctid FROM pgjobs_job j WHERE j.status = 'pending' AND j.expires_at <= v_now ORDER BY j.expires_at
     LIMIT p_batch FOR NO KEY UPDATE SKIP LOCKED);
   UPDATE pgjobs_job j SET status = 'cancelled', finished_at = v_now, last_error = 'expired', error_class = NULL, updated_at = v_now
-  WHERE j.ctid = ANY (v_rows) AND j.status = 'pending';
+  WHERE j.ctid = ANY (v_rows);
   RETURN cardinality(v_rows);
 END $$;

@@ -3,7 +3,7 @@
 -- Index: pgjobs_prune; pgjobs_attempt_of_job.
 -- Returns how many.
 CREATE OR REPLACE FUNCTION pgjobs_prune_old(p_status text, p_age interval, p_batch integer DEFAULT 1000) RETURNS integer
-LANGUAGE plpgsql SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+LANGUAGE plpgsql SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off AS $$
 DECLARE
   v_before timestamptz := clock_timestamp() - p_age;
   v_gone bigint[];

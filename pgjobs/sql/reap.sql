@@ -26,7 +26,7 @@ BEGIN
       last_error = concat_ws(E'\n', nullif(left(j.last_error, 10000), ''),
         CASE WHEN j.cancel_requested_at IS NULL AND j.attempts < j.max_attempts THEN 'Requeued after timeout' ELSE 'Timeout exceeded' END),
       lease = NULL, reserved_by = NULL, reserved_at = NULL, reserved_until = NULL, updated_at = v_now
-    WHERE j.ctid = ANY (v_rows) AND j.status = 'reserved' AND j.reserved_until < v_now
+    WHERE j.ctid = ANY (v_rows)  -- locked, so they still are what they were; to name the status would invite another walk
     RETURNING j.*
   ), recorded AS (
     INSERT INTO pgjobs_attempt (job_id, attempt, outcome, error, worker, started_at, finished_at)

@@ -8,16 +8,23 @@ LANGUAGE plpgsql SET search_path FROM CURRENT SET jit = off SET enable_seqscan =
 #variable_conflict use_column
 DECLARE
   v_held bigint[];
+  v_live bigint[];
+  v_keyed bigint[];
+  v_plain bigint[];
   v_job record;
   v_holder bigint;
   v_moved boolean;
 BEGIN
-  v_held := ARRAY(SELECT j.id FROM pgjobs_job j WHERE j.id = ANY (p_ids) ORDER BY j.id FOR NO KEY UPDATE SKIP LOCKED);
-  RETURN QUERY SELECT j.id, 'not_final', NULL::bigint FROM pgjobs_job j WHERE j.id = ANY (v_held) AND j.status IN ('pending', 'reserved');
+  -- What each is, is read with its lock: a status named in a WHERE would invite a walk over the partial indexes.
+  SELECT coalesce(array_agg(h.id), '{}'), array_agg(h.id) FILTER (WHERE h.status IN ('pending', 'reserved')),
+         array_agg(h.id) FILTER (WHERE h.status NOT IN ('pending', 'reserved') AND h.dedupe_key IS NOT NULL),
+         array_agg(h.id) FILTER (WHERE h.status NOT IN ('pending', 'reserved') AND h.dedupe_key IS NULL)
+  INTO v_held, v_live, v_keyed, v_plain
+  FROM (SELECT j.id, j.status, j.dedupe_key FROM pgjobs_job j WHERE j.id = ANY (p_ids) ORDER BY j.id FOR NO KEY UPDATE SKIP LOCKED) h;
+  RETURN QUERY SELECT l, 'not_final', NULL::bigint FROM unnest(v_live) l;
   -- Rows with a key one by one: another live job may hold it, and may appear at any moment.
   FOR v_job IN
-    SELECT j.id, j.kind, j.dedupe_key FROM pgjobs_job j
-    WHERE j.id = ANY (v_held) AND j.dedupe_key IS NOT NULL AND j.status IN ('done', 'failed', 'dead', 'cancelled') ORDER BY j.id
+    SELECT j.id, j.kind, j.dedupe_key FROM pgjobs_job j WHERE j.id = ANY (v_keyed) ORDER BY j.id
   LOOP
     v_moved := false;
     FOR v_try IN 1..10 LOOP
@@ -33,12 +40,12 @@ BEGIN
     END LOOP;
     RETURN QUERY SELECT v_job.id, CASE WHEN v_moved THEN 'requeued' ELSE 'key_in_use' END, CASE WHEN NOT v_moved THEN v_holder END;
   END LOOP;
-  RETURN QUERY SELECT r, 'requeued', NULL::bigint FROM pgjobs_requeue_rows(ARRAY(
-    SELECT j.id FROM pgjobs_job j WHERE j.id = ANY (v_held) AND j.dedupe_key IS NULL AND j.status IN ('done', 'failed', 'dead', 'cancelled'))) r;
+  RETURN QUERY SELECT r, 'requeued', NULL::bigint FROM pgjobs_requeue_rows(v_plain) r;
   RETURN QUERY SELECT u.id, CASE WHEN EXISTS (SELECT FROM pgjobs_job j WHERE j.id = u.id) THEN 'busy' ELSE 'missing' END, NULL::bigint
     FROM (SELECT DISTINCT unnest(p_ids)) u (id) WHERE u.id <> ALL (v_held);
 END $$;
 
+-- The move itself, for rows that pgjobs_requeue has locked and found final.
 CREATE OR REPLACE FUNCTION pgjobs_requeue_rows(p_ids bigint[]) RETURNS SETOF bigint
 LANGUAGE plpgsql SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off AS $$
 DECLARE
@@ -50,7 +57,7 @@ BEGIN
       result = NULL, progress = NULL, last_error = NULL, error_class = NULL, finished_at = NULL, cancel_requested_at = NULL, refunds = 0, lost = 0, suspect = false,
       expires_at = CASE WHEN j.expires_at > v_now THEN j.expires_at END,  -- or it would expire again at once
       updated_at = v_now
-    WHERE j.id = ANY (p_ids) AND j.status IN ('done', 'failed', 'dead', 'cancelled') RETURNING j.id, j.queue
+    WHERE j.id = ANY (p_ids) RETURNING j.id, j.queue
   ), told AS (
     SELECT pg_notify('pgjobs', q.queue) FROM (SELECT DISTINCT m.queue FROM moved m) q
   ) SELECT m.id FROM moved m CROSS JOIN (SELECT count(*) FROM told) t;  -- a LEFT JOIN whose columns nobody uses is planned away: nobody would be told

@@ -137,6 +137,7 @@ def test_a_plain_insert_is_a_valid_enqueue() -> None:
     expected = {
         "kind": "send_report", "queue": "default", "payload": {}, "priority": 0, "status": "pending", "attempts": 0,
         "max_attempts": 10, "timeout": dt.timedelta(minutes=5), "worker_ids": [], "refunds": 0, "snoozes": 0, "lost": 0,
+        "suspect": False,
     }  # fmt: skip
     given = set(expected) | {"id", "run_after", "created_at", "updated_at"}
     assert {name: value for name, value in row.items() if name not in given} == dict.fromkeys(set(row) - given)
@@ -202,6 +203,7 @@ def test_the_indexes_are_few_partial_and_named_after_what_they_serve() -> None:
         "pgjobs_reserved": "(reserved_by) WHERE (status = 'reserved'::text)",
         "pgjobs_finished": "(kind, status, finished_at) WHERE (finished_at IS NOT NULL)",
         "pgjobs_prune": "(status, finished_at) WHERE (finished_at IS NOT NULL)",
+        "pgjobs_suspects": "(id) WHERE ((status = 'pending'::text) AND suspect)",
         "pgjobs_expire": "(expires_at) WHERE ((expires_at IS NOT NULL) AND (status = 'pending'::text))",
     }
     assert rows("SELECT count(*) FROM pg_index WHERE NOT indisvalid") == [(0,)]

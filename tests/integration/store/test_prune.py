@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from typing import Any
 
 import pytest
 from django.db import connection
@@ -17,6 +18,10 @@ from tests.rows import nothing_changes
 pytestmark = pytest.mark.django_db
 
 WEEK = dt.timedelta(days=7)
+
+
+def prune_old(status: str, age: dt.timedelta, **options: int) -> int:
+    return store.prune_old(connection, {status: age}, **options)[status]
 
 
 def ended(trait: str, days: float, **more: object) -> Job:
@@ -49,7 +54,7 @@ def test_rows_that_others_hold_are_told_as_busy(how: str, hold_row: Hold, monkey
     held_row, free = JobFactory(done=True), JobFactory(done=True)
     hold_row(held_row.pk, how)
     assert store.prune(connection, [held_row.pk, free.pk]) == {held_row.pk: "busy", free.pk: "pruned"}
-    assert store.prune_old(connection, "done", dt.timedelta(0)) == 0
+    assert prune_old("done", dt.timedelta(0)) == 0
 
 
 @pytest.mark.parametrize("status", FINAL_TRAITS)
@@ -60,9 +65,9 @@ def test_by_age_of_the_end_and_by_status(status: str) -> None:
     for other in set(FINAL_TRAITS) - {status}:
         ended(other, 100)
     JobFactory(scheduled=True, created_at=timezone.now() - dt.timedelta(days=90))
-    assert store.prune_old(connection, status, WEEK) == 1
+    assert prune_old(status, WEEK) == 1
     assert Job.objects.count() == 5
-    assert store.prune_old(connection, status, dt.timedelta(0)) == 1
+    assert prune_old(status, dt.timedelta(0)) == 1
 
 
 @pytest.mark.parametrize("status", ["pending", "reserved", "nonsense"])
@@ -70,13 +75,27 @@ def test_only_final_statuses(status: str) -> None:
     JobFactory(created_at=timezone.now() - dt.timedelta(days=90))
     JobFactory(reserved=True)
     with nothing_changes():
-        assert store.prune_old(connection, status, dt.timedelta(0)) == 0
+        assert prune_old(status, dt.timedelta(0)) == 0
 
 
 def test_the_oldest_first_at_most_a_batch_and_with_its_history() -> None:
     """F69"""
     jobs = [ended("dead", days) for days in (10, 30, 20)]
-    assert store.prune_old(connection, "dead", WEEK, batch=2) == 2
+    assert prune_old("dead", WEEK, batch=2) == 2
     assert Job.objects.get().pk == jobs[0].pk
     assert set(Attempt.objects.values_list("job_id", flat=True)) == {jobs[0].pk}
-    assert [store.prune_old(connection, "dead", WEEK, batch=2) for _ in range(2)] == [1, 0]
+    assert [prune_old("dead", WEEK, batch=2) for _ in range(2)] == [1, 0]
+
+
+def test_several_statuses_by_one_statement(django_assert_num_queries: Any) -> None:
+    ended("done", 10)
+    ended("dead", 10)
+    ended("dead", 10)
+    with django_assert_num_queries(1):
+        assert store.prune_old(connection, {"done": WEEK, "dead": WEEK, "failed": WEEK}) == {
+            "done": 1,
+            "dead": 2,
+            "failed": 0,
+        }
+    with django_assert_num_queries(0):
+        assert store.prune_old(connection, {}) == {}
