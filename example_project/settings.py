@@ -72,6 +72,7 @@ STATIC_URL = "static/"
 MEDIA_ROOT = VAR_DIR / "media"
 MEDIA_URL = "media/"
 
+DEFAULT_FROM_EMAIL = "The shop <office@shop.example>"
 MAIL_DIR = VAR_DIR / "mail"  # made when the first mail is sent
 if django.VERSION >= (6, 1):
     MAILERS = {

@@ -68,11 +68,11 @@ def send_daily_digests(digest_id: int) -> dict[str, int]:
     digest = Digest.objects.get(pk=digest_id)
     digest.body = f"{Product.objects.filter(updated_at__date=digest.day).count():,} products were new or changed."
     digest.save(update_fields=["body"])
-    readers = Customer.objects.filter(wants_digest=True).values_list("pk", flat=True)
+    readers = Customer.objects.filter(wants_digest=True).order_by("pk").values_list("pk", flat=True)
     DigestMail.objects.bulk_create(
         (DigestMail(digest=digest, customer_id=reader) for reader in readers), ignore_conflicts=True
     )
-    unsent = digest.mails.filter(sent_at=None).values_list("pk", "customer_id")
+    unsent = digest.mails.filter(sent_at=None).order_by("pk").values_list("pk", "customer_id")
     handles = enqueue_many(
         send_digest_mail.using(dedupe_key=f"digest-{digest.day}-{customer}").prepare(mail_id=mail)
         for mail, customer in unsent

@@ -43,7 +43,7 @@ def edit(request: HttpRequest, pk: int | None = None) -> HttpResponse:
 def paperwork(request: HttpRequest) -> HttpResponse:
     """The digests and reports so far, and buttons for the next."""
     context: dict[str, Any] = {
-        "digests": Digest.objects.annotate(sent=Count("mails__sent_at"))[:10],
+        "digests": Digest.objects.annotate(sent=Count("mails__sent_at")).order_by("-day")[:10],
         "reports": WeeklyReport.objects.all()[:10],
         "digest_form": DigestForm(initial={"day": timezone.localdate()}),
         "report_form": ReportForm(initial={"week": this_week()}),
