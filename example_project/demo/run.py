@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from django.conf import settings
 from django.core.management import call_command
-from django.db import connection
+from django.db import DatabaseError, connection
 from django.urls import reverse
 from rich.console import Console
 
@@ -18,11 +18,11 @@ from example_project.crm.server import serving
 from example_project.crm.service import FlakyCrm
 from example_project.demo import flows, seeds, showing
 from example_project.demo.processes import Child, DemoError, Stop, running, shown
-from example_project.demo.watching import Seen, look
+from example_project.demo.watching import Seen, look, take_back
 
 THREADS = 4
 GRACE = 5  # seconds that the worker gives its running jobs when it is stopped
-LIMIT = 50  # seconds for all jobs to end
+LIMIT = 45  # seconds for all jobs to end
 HOST, PORTS = "127.0.0.1", range(8000, 8100)
 
 
@@ -31,35 +31,32 @@ def exit_when_done() -> int:
     out = showing.console()
     with Stop().on_signals() as stop, flow_starter(out) as browser:
         # No site, so the CRM gets a small server of its own.
-        with serving(FlakyCrm()) as crm_url, worker(stop, out, crm_url) as child:
-            steps = watch(flows.start(browser), [child], stop, out)
+        with serving(FlakyCrm()) as crm_url, steps_taken() as taken, worker(stop, out, crm_url) as child:
+            steps = watch(flows.start(browser), taken, [child], stop, out)
         if stop.signal:
             say(out, "Interrupted.")
             return 128 + stop.signal
-        if not out.is_terminal:  # where the table stands already
-            out.print(showing.table(steps))
-        if wrong := [seen for seen in steps if seen.complaint()]:
-            say(out, "\nNot as it should be:")
-            out.print(showing.complaints(wrong))
-            say(out, f"The end of {shown(child.log)}:\n{child.last_lines()}")
-            return 1
-        say(out, "\nAll jobs have ended as they should.")
-        return 0
+        return 0 if judge(out, steps, child) else 1
 
 
 def until_stopped() -> int:
     """`demo`: the same beside the site, which then stays until a signal."""
     out = showing.console()
-    with Stop().on_signals() as stop, flow_starter(out) as browser, site(stop, out) as (child, address):
-        crm_url = address + reverse("crm:customer", args=[0]).removesuffix("customers/0/")
-        with worker(stop, out, crm_url) as working:
-            steps = watch(flows.start(browser), [child, working], stop, out)
-            if not stop.signal:
-                invite(out, address, steps)
-            while not stop.wait(0.5):
-                child.check()
-                working.check()
-            say(out, "Stopping.")
+    with (
+        Stop().on_signals() as stop,
+        flow_starter(out) as browser,
+        site(stop, out) as (child, address),
+        steps_taken() as taken,
+        worker(stop, out, f"{address}/crm/") as working,
+    ):
+        steps = watch(flows.start(browser), taken, [child, working], stop, out)
+        if not stop.signal:
+            judge(out, steps, working)
+            invite(out, address, steps)
+        while not stop.wait(0.5):
+            child.check()
+            working.check()
+        say(out, "Stopping.")
     return 0
 
 
@@ -77,7 +74,8 @@ def flow_starter(out: Console) -> Iterator[flows.Browser]:
     try:
         yield browser
     finally:
-        browser.close()
+        with contextlib.suppress(DatabaseError):  # should it be gone, that is not the trouble to tell of
+            browser.close()
 
 
 @contextlib.contextmanager
@@ -105,9 +103,21 @@ def site(stop: Stop, out: Console) -> Iterator[tuple[Child, str]]:
         yield child, f"http://{HOST}:{port}"
 
 
-def watch(started: Iterator[flows.Step], children: list[Child], stop: Stop, out: Console) -> list[Seen]:
-    """Start the flows and show how they go; how they stand when all have ended, or time is up, or somebody stops us."""
+@contextlib.contextmanager
+def steps_taken() -> Iterator[list[flows.Step]]:
+    """Yields a list for the steps that were started; what has not run by the end, without the worker, is taken back."""
     steps: list[flows.Step] = []
+    try:
+        yield steps
+    finally:
+        with contextlib.suppress(DatabaseError):
+            take_back(steps)
+
+
+def watch(
+    started: Iterator[flows.Step], steps: list[flows.Step], children: list[Child], stop: Stop, out: Console
+) -> list[Seen]:
+    """Start the flows and show how they go; how they stand when all have ended, or time is up, or somebody stops us."""
     with showing.progress(out) as show:
         for step in started:
             steps.append(step)
@@ -123,6 +133,18 @@ def watch(started: Iterator[flows.Step], children: list[Child], stop: Stop, out:
                 return seen
             for child in children:
                 child.check()
+
+
+def judge(out: Console, steps: list[Seen], child: Child) -> bool:
+    """Say whether every job has ended as it should, and if not, which and what the worker wrote last."""
+    wrong = [seen for seen in steps if seen.complaint()]
+    if not wrong:
+        say(out, "\nAll jobs have ended as they should.")
+        return True
+    say(out, "\nNot as it should be:")
+    out.print(showing.complaints(wrong))
+    say(out, f"The end of {shown(child.log)}:\n{child.last_lines()}")
+    return False
 
 
 def say(out: Console, text: str) -> None:

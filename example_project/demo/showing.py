@@ -31,9 +31,11 @@ def progress(out: Console) -> Iterator[Callable[[Iterable[Seen]], None]]:
             yield lambda steps: live.update(table(steps), refresh=True)
         return
     said: set[Step] = set()
+    latest: list[Seen] = []
 
     def say_what_is_new(steps: Iterable[Seen]) -> None:
-        for seen in steps:
+        latest[:] = steps
+        for seen in latest:
             if seen.ended and seen.step not in said:
                 said.add(seen.step)
                 out.print(
@@ -43,6 +45,7 @@ def progress(out: Console) -> Iterator[Callable[[Iterable[Seen]], None]]:
                 )
 
     yield say_what_is_new
+    out.print(table(latest))
 
 
 def table(steps: Iterable[Seen]) -> Table:

@@ -6,9 +6,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import Count, Max, Min, Sum
+from django.db import connection
+from django.db.models import Count, Max, Min, QuerySet, Sum
 
 from example_project.demo.flows import Step
+from pgjobs import store
 from pgjobs.models import Job
 from pgjobs.states import FINAL
 
@@ -23,10 +25,6 @@ class Seen:
     seconds: float | None  # from the first start to the last end
     progress: str
     error: str
-
-    @property
-    def jobs(self) -> int:
-        return sum(self.statuses.values())
 
     @property
     def finished(self) -> int:
@@ -56,9 +54,7 @@ class Seen:
 
 def look(step: Step) -> Seen:
     """Read the jobs of a step."""
-    jobs = Job.objects.filter(pk=step.job_id)
-    if step.many is not None:  # those that it enqueued; their ids are higher, which spares a walk through the table
-        jobs = Job.objects.filter(pk__gt=step.job_id, parent_id=step.job_id, kind=step.kind)
+    jobs = jobs_of(step)
     groups: Iterable[Mapping[str, Any]] = jobs.values("status").annotate(
         jobs=Count("pk"),
         tries=Sum("attempts"),
@@ -77,3 +73,16 @@ def look(step: Step) -> Seen:
         progress=said["text"] if said else "",
         error=next((line for group in groups for line in (group["error"] or "").splitlines() if line.strip()), ""),
     )
+
+
+def take_back(steps: Iterable[Step]) -> None:
+    """Cancel what has not run: a demo that was interrupted leaves no work to the next one."""
+    waiting = [job for step in steps for job in jobs_of(step).exclude(status__in=FINAL).values_list("pk", flat=True)]
+    store.cancel(connection, waiting, by="demo")
+
+
+def jobs_of(step: Step) -> QuerySet[Job]:
+    """The job of a step, or those that it enqueued: their ids are higher, which spares a walk through the table."""
+    if step.many is None:
+        return Job.objects.filter(pk=step.job_id)
+    return Job.objects.filter(pk__gt=step.job_id, parent_id=step.job_id, kind=step.kind)
