@@ -32,9 +32,6 @@ class Array(models.Field):  # type: ignore[type-arg]  # not subscriptable at run
         name, path, args, options = super().deconstruct()
         return name, path, [self.item, *args], options
 
-    def get_placeholder(self, value: Any, compiler: Any, connection: Any) -> str:
-        return f"%s::{self.item}[]"
-
     def value_to_string(self, obj: Any) -> str:
         return json.dumps(self.value_from_object(obj))
 
