@@ -17,8 +17,9 @@ from ..api.registry import registry
 from ..conf import Settings, get_settings
 from ..models import Attempt, Job, Pause, Rerun, Worker
 from ..states import LIVE, AttemptOutcome
+from .facts import Facts, paused
 from .masking import UNREADABLE, Masker, parse
-from .story import Facts, Story, paused, tell
+from .story import Story, tell
 from .wording import first_line, full, relative, span, visible
 
 MOST_ATTEMPTS = 25

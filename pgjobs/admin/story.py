@@ -3,33 +3,14 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from django.utils.translation import gettext as _
 
-from ..conf import Settings
-from ..models import Job, Pause, Worker
 from ..states import Status
+from .facts import Facts, obstacles
 from .wording import clock, span, visible, words
-
-
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """What the sentences are made of. ``last_error`` is free of secrets; ``workers`` are those alive and not stopping."""
-
-    job: Job
-    now: dt.datetime
-    settings: Settings
-    last_error: str = ""
-    pauses: Sequence[Pause] = ()
-    workers: Sequence[Worker] = ()
-    known_here: bool = True
-    rerun_wished: bool = False
-
-    @property
-    def tries(self) -> str:
-        return _("%(n)d of %(most)d attempts") % {"n": self.job.attempts, "most": self.job.max_attempts}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,45 +50,11 @@ def _pending(facts: Facts) -> Story:
         then = _("It has been due for %(span)s and starts as soon as a worker takes it.") % how_far
     if job.expires_at is not None and job.expires_at <= now:
         return Story("wait", headline, _("It has expired: a worker's housekeeping cancels it within moments."))
-    obstacles = list(_obstacles(facts))
-    tone = "bad" if obstacles and not facts.pauses else "wait"
-    if not obstacles or not due:
-        return Story(tone, headline, then, obstacles)
-    return Story(tone, f"{headline} {obstacles[0]}", _("It has been due for %(span)s.") % how_far, obstacles[1:])
-
-
-def _obstacles(facts: Facts) -> Iterator[str]:
-    """Why no worker would take it now, the decisive one first."""
-    job = facts.job
-    yield from (paused(pause, facts.now) for pause in facts.pauses)
-    if not facts.workers:
-        yield _("No worker is alive. Start one with “manage.py run_jobs”.")
-        return
-    serving = [worker for worker in facts.workers if serves(worker, job.queue)]
-    if not serving:
-        yield _("No live worker serves queue “%(queue)s”.") % {"queue": visible(job.queue)}
-    elif not any(not worker.kinds or job.kind in worker.kinds for worker in serving):
-        yield _("No live worker of this queue knows the kind “%(kind)s”: it waits for one that does.") % {
-            "kind": visible(job.kind)
-        }
-
-
-def paused(pause: Pause, now: dt.datetime) -> str:
-    """What is paused, by whom, until when and why."""
-    what = _("Queue “%(name)s” is paused") if pause.scope == "queue" else _("Jobs of kind “%(name)s” are paused")
-    said = [what % {"name": visible(pause.name)}]
-    if pause.by:
-        said.append(_("by %(name)s") % {"name": visible(pause.by)})
-    if pause.until is None:
-        said.append(_("until somebody resumes it"))
-    else:
-        said.append(_("until %(time)s") % {"time": clock(pause.until, now)})
-    return " ".join(said) + (f": {visible(pause.reason).rstrip('.')}." if pause.reason else ".")
-
-
-def serves(worker: Worker, queue: str) -> bool:
-    """Whether a worker takes jobs of a queue."""
-    return (not worker.queues or queue in worker.queues) and queue not in worker.exclude_queues
+    found = list(obstacles(facts))
+    tone = "bad" if found and not facts.pauses else "wait"
+    if not found or not due:
+        return Story(tone, headline, then, found)
+    return Story(tone, f"{headline} {found[0]}", _("It has been due for %(span)s.") % how_far, found[1:])
 
 
 def _reserved(facts: Facts) -> Story:
@@ -244,6 +191,8 @@ def _notes(facts: Facts) -> Iterator[str]:
         yield _("Its worker was lost %(n)d times in a row. Does it use too much memory, or crash the process?") % {
             "n": job.lost
         }
+    if live and job.suspect:
+        yield _("It ran with others when their worker died. Nobody knows which was guilty, so it runs alone next.")
     if not facts.known_here:
         yield _(
             "This site has no handler of the kind “%(kind)s”. Either another service runs it, or the handler was renamed "

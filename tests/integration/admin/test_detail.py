@@ -250,6 +250,7 @@ class TestStory:
         job = JobFactory(reserved=True, dedupe_key="k")
         RerunFactory(dedupe_key="k")
         assert "once it ends, a new job with the latest payload takes its place" in headline(ann, job)
+        assert "so it runs alone next" in headline(ann, JobFactory(suspect=True))
         assert "lost 3 times in a row" in headline(ann, JobFactory(lost=3))
 
     def test_times_are_those_of_the_reader(self, ann: Client, settings: Any) -> None:
