@@ -35,6 +35,13 @@ class Array(models.Field):  # type: ignore[type-arg]  # not subscriptable at run
     def get_placeholder(self, value: Any, compiler: Any, connection: Any) -> str:
         return f"%s::{self.item}[]"
 
+    def get_placeholder_sql(self, value: Any, compiler: Any, connection: Any) -> tuple[str, Any]:
+        """What Django 6.1 asks instead."""
+        if hasattr(value, "as_sql"):
+            sql, params = compiler.compile(value)
+            return f"{sql}::{self.item}[]", params
+        return f"%s::{self.item}[]", (value,)
+
     def value_to_string(self, obj: Any) -> str:
         return json.dumps(self.value_from_object(obj))
 
