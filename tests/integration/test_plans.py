@@ -178,7 +178,7 @@ def test_so_does_a_batch_that_is_lost(call: str) -> None:
 )  # fmt: skip
 def test_one_write_of_a_holder_uses_the_primary_key(call: str) -> None:
     ids, leases = pairs()
-    only(reading(f"SELECT * FROM {call}", ids[0], leases[0]), pgjobs_job_pkey=30, buffers=300)  # noqa: S608
+    only(reading(f"SELECT * FROM {call}", ids[0], leases[0]), pgjobs_job_pkey=30, buffers=1000)  # noqa: S608
 
 
 @believing_anything
@@ -188,8 +188,8 @@ def test_enqueue_finds_the_holder_of_a_key(mode: str) -> None:
     call = "SELECT * FROM pgjobs_enqueue('kind-3', p_dedupe_key => %s, p_on_conflict => %s)"
     found = reading(call, "due-3", mode)
     # The check of the unique index itself is one scan more.
-    only(found, pgjobs_dedupe=10, pgjobs_job_pkey=10, buffers=300)
-    only(reading(call, "a new one", mode), pgjobs_dedupe=5, buffers=300)
+    only(found, pgjobs_dedupe=10, pgjobs_job_pkey=10, buffers=1000)
+    only(reading(call, "a new one", mode), pgjobs_dedupe=5, buffers=1000)
 
 
 @believing_anything
