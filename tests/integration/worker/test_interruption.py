@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import cProfile
 import sys
 import threading
@@ -70,13 +71,11 @@ def test_an_interruption_reaches_its_handler_or_nobody() -> None:
         for _ in range(1000):
             held = Held()
             try:
-                try:
+                with contextlib.suppress(BaseException):
                     slot.arm(held)  # type: ignore[arg-type]
                     current[:] = [held]
                     for _ in range(50):
                         pass
-                except BaseException:
-                    pass
                 slot.disarm()
             except Interrupted:
                 slot.disarm()
