@@ -18,11 +18,9 @@ class Interrupted(BaseException):
     """Raised in a handler whose time is up, or that somebody cancelled. Not an Exception: handlers rarely catch it by mistake."""
 
 
-def _raise_in(thread: int, exception: type[BaseException] | None) -> None:
-    """Raise in a thread at its next bytecode; None withdraws what was not raised yet."""
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(
-        ctypes.c_ulong(thread), ctypes.py_object(exception) if exception else None
-    )
+def _raise_in(thread: int, exception: type[BaseException]) -> None:
+    """Raise in a thread at its next bytecode, instead of what was not raised yet."""
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(exception))
 
 
 class Slot:
@@ -31,6 +29,7 @@ class Slot:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._held: Held | None = None
+        self._interrupted = False
         self._thread = 0
         self._sessions: dict[str, Any] = {}
 
@@ -45,13 +44,20 @@ class Slot:
             self._held = held
 
     def disarm(self) -> bool:
-        """From here on it may not; whether it was interrupted just now. Never raises what was meant for the handler."""
-        hit = False
+        """From here on it may not; whether it was interrupted. Never raises what was meant for the handler."""
+        ours = hit = False
         while True:
             try:
                 with self._lock:
                     self._held = None
-                    _raise_in(self._thread, None)
+                    if self._interrupted and not ours:
+                        # Replaced, and met here. Before Python 3.13 one that is withdrawn leaves the interpreter looking for
+                        # it for ever: all threads get slower, and a profiled or traced one hangs.
+                        ours = True
+                        _raise_in(self._thread, Interrupted)
+                        while True:
+                            pass
+                    hit, self._interrupted = hit or self._interrupted, False
                 return hit
             except Interrupted:
                 hit = True
@@ -64,4 +70,5 @@ class Slot:
             for session in list(self._sessions.values()):
                 with contextlib.suppress(Exception):
                     session.raw.cancel_safe(timeout=1)
+            self._interrupted = True
             _raise_in(self._thread, Interrupted)
