@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import shutil
 import tempfile
 from pathlib import Path
@@ -24,7 +23,7 @@ class Server:
         temporary = next(Path(path) for path in ("/var/tmp", "/tmp") if devpg._open_to_all(Path(path)))  # noqa: S108
         self.place = Path(tempfile.mkdtemp(prefix="pgjobs-server-", dir=temporary))
         self.place.chmod(0o711)
-        self._cluster = dataclasses.replace(located, place=self.place)
+        self._cluster = devpg._Cluster(self.place, located.binaries, located.major, located.user)
         self._cluster.start()
 
     @property
