@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from .history import FINAL, LIVE, History
-from .jobs import HARMLESS
 from .overlaps import lapses_without_cause, no_two_runs_at_once
 
 
@@ -19,6 +18,9 @@ class Violation(NamedTuple):
 
 
 Rule = Callable[[History], Iterator[tuple[int, str]]]
+
+HARMLESS = ("quick", "pausable", "keyed", "patient", "effect", "coroutine", "snoozing")
+"""Kinds that always end done, or cancelled if somebody asks for that."""
 
 MOST_REFUNDS = 5
 PAUSE_SLACK = 2.0

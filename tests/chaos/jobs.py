@@ -125,5 +125,3 @@ def deadly(ctx: JobContext, batch: int, how: str) -> None:
 
 
 DEADLY = ("kill", "exit", "crash", "freeze")
-HARMLESS = ("quick", "pausable", "keyed", "patient", "effect", "coroutine", "snoozing")
-"""Kinds that always end done, or cancelled if somebody asks for that."""
