@@ -1,0 +1,137 @@
+"""Run the chaos test: ``python -m tests.chaos --minutes 5 --seed 7``. Exits with 1 when a promise was broken."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from tests.private_server import Server
+
+from . import journal, moves
+from .plan import Card, make_plan
+
+DRAIN = 90.0
+"""Seconds in which everything has to have ended after the last trouble, beside a tenth of the time that troubles lasted."""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=5, help="how long it lasts, about (0.5 is the short form)")
+    parser.add_argument("--seed", type=int, help="of the plan of troubles; random when not given")
+    parser.add_argument("--supervisors", type=int, default=2)
+    parser.add_argument("--plan", action="store_true", help="print the plan, and end")
+    parser.add_argument("--keep", action="store_true", help="keep the logs and the journal, also when all is well")
+    options = parser.parse_args()
+    seed = random.SystemRandom().randrange(10**6) if options.seed is None else options.seed
+    # A test of half a minute spends a third of it on starting and draining.
+    plan = make_plan(seed, max(8.0, options.minutes * 60 - 16))
+    if options.plan:
+        print(*plan, sep="\n")
+        return 0
+    place = Path(tempfile.mkdtemp(prefix="pgjobs-chaos-"))
+    print(f"seed {seed}, {len(plan)} troubles; logs in {place}", flush=True)
+    server = Server()
+    try:
+        server.create_database("jobs")
+        os.environ |= {
+            "DATABASE_URL": server.url(),
+            "DJANGO_SETTINGS_MODULE": "tests.chaos.settings",
+            journal.VARIABLE: str(place / "journal.jsonl"),
+        }
+        well = _play(server, place, plan, seed, options.supervisors)
+    finally:
+        server.remove()
+    if well and not options.keep:
+        shutil.rmtree(place)
+    print("all promises were kept" if well else f"FAILED: seed {seed}; logs in {place}")
+    return 0 if well else 1
+
+
+def _play(server: Server, place: Path, plan: list[Card], seed: int, size: int) -> bool:
+    """The whole of it; whether every promise was kept."""
+    import django
+    from django.core.management import call_command
+
+    django.setup()
+    call_command("migrate", verbosity=0)
+    with server.connect() as connection:
+        connection.execute(moves.INSTALL)  # type: ignore[arg-type]
+
+    from pgjobs.conf import get_settings
+
+    from . import history, report
+    from .actors import Enqueuer, Known, Operator
+    from .checker import check
+    from .fleet import Fleet
+    from .troubles import Troubles
+
+    settings = get_settings()
+    known, fleet = Known(), Fleet(place, size)
+    operator = Operator(seed, known)
+    actors = [operator, *(Enqueuer(seed + n, known) for n in range(1, 4))]
+    troubles = Troubles(server, fleet, settings.LEASE, operator.pause_for)
+    complaints: list[str] = []
+    began = time.monotonic()
+    try:
+        fleet.fill()
+        for actor in actors:
+            actor.start()
+        troubles.play(plan)
+        lasted = time.monotonic() - began
+        for actor in actors:
+            actor.stop()
+        _drain(server, DRAIN + lasted / 10, complaints)
+        troubles.end()
+        for one in fleet.working:
+            fleet.stop(one, 30)
+    finally:
+        fleet.end()
+    complaints += fleet.complaints + troubles.failed + [actor.failed for actor in actors if actor.failed]
+    with server.connect() as connection:
+        what = history.read(
+            connection,
+            place / "journal.jsonl",
+            troubles=troubles.happened,
+            created=known.created,
+            wishes=known.wishes,
+            pauses=known.pauses,
+            lease=settings.LEASE,
+            heartbeat=settings.HEARTBEAT,
+        )
+    violations = check(what)
+    print(*report.summary(what, lasted), sep="\n")
+    print("asked: " + ", ".join(f"{what} {n}" for what, n in sorted(known.done.items())))
+    print(f"{time.monotonic() - began:.0f} s in all")
+    print(*(f"BROKEN: {complaint}" for complaint in complaints), *report.failures(what, violations), sep="\n")
+    return not violations and not complaints
+
+
+def _drain(server: Server, seconds: float, complaints: list[str]) -> None:
+    """Wait until everything has ended. What waits for a backoff is told to hurry."""
+    from .actors import hurry, insist
+
+    deadline = time.monotonic() + seconds
+    with server.connect() as connection:
+        while time.monotonic() < deadline:
+            later = connection.execute(
+                "SELECT id FROM pgjobs_job WHERE status = 'pending' AND run_after > now() + interval '1 s'"
+            ).fetchall()
+            insist(lambda ids=[id_ for (id_,) in later]: hurry(ids))  # type: ignore[misc]
+            [(live, wishes)] = connection.execute(
+                "SELECT (SELECT count(*) FROM pgjobs_job WHERE status IN ('pending', 'reserved')),"
+                " (SELECT count(*) FROM pgjobs_rerun)"
+            ).fetchall()
+            if not live and not wishes:
+                return
+            time.sleep(0.1)
+        complaints.append(f"{live} jobs and {wishes} wishes have not ended {seconds:.0f} s after the last trouble")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
