@@ -41,7 +41,7 @@ DO $$ DECLARE f regprocedure; BEGIN
     DROP TRIGGER IF EXISTS pgjobs_job_deleted ON pgjobs_job;
     DROP TRIGGER IF EXISTS pgjobs_job_touched ON pgjobs_job;
     DROP TRIGGER IF EXISTS pgjobs_rerun_wished ON pgjobs_rerun;
-    FOR f IN SELECT p.oid::regprocedure FROM pg_proc p WHERE p.pronamespace = quote_ident(current_schema())::regnamespace AND p.proname LIKE 'pgjobs\\_%'
+    FOR f IN SELECT p.oid::regprocedure FROM pg_proc p WHERE p.pronamespace = current_schema()::regnamespace AND p.proname LIKE 'pgjobs\\_%'
     LOOP EXECUTE 'DROP FUNCTION ' || f; END LOOP;
 END $$
 """
@@ -297,6 +297,20 @@ class Migration(migrations.Migration):
                     ),
                     models.CheckConstraint(
                         condition=models.Q(("timeout__gt", datetime.timedelta(0))), name="pgjobs_job_timeout"
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("run_after__gte", datetime.datetime(1, 1, 2, 0, 0, tzinfo=datetime.UTC)),
+                            ("run_after__lte", datetime.datetime(9999, 12, 30, 0, 0, tzinfo=datetime.UTC)),
+                        ),
+                        name="pgjobs_job_run_after",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("expires_at__gte", datetime.datetime(1, 1, 2, 0, 0, tzinfo=datetime.UTC)),
+                            ("expires_at__lte", datetime.datetime(9999, 12, 30, 0, 0, tzinfo=datetime.UTC)),
+                        ),
+                        name="pgjobs_job_expires_at",
                     ),
                     models.CheckConstraint(
                         condition=models.Q(

@@ -13,6 +13,10 @@ from django.utils.translation import gettext_lazy as _
 from ..states import FINAL, LIVE, Status
 from .fields import bytes_between, is_object, texts
 
+FIRST = dt.datetime(1, 1, 2, tzinfo=dt.UTC)
+LAST = dt.datetime(9999, 12, 30, tzinfo=dt.UTC)
+"""Times of a job lie between these."""
+
 
 class JobColumns(models.Model):
     """What a job and an archived job have in common. Everything but ``kind`` has a default in the database."""
@@ -120,6 +124,11 @@ class Job(JobColumns):
             models.CheckConstraint(condition=Q(max_attempts__gte=1), name="pgjobs_job_max_attempts"),
             models.CheckConstraint(condition=Q(priority__gte=-100, priority__lte=100), name="pgjobs_job_priority"),
             models.CheckConstraint(condition=Q(timeout__gt=dt.timedelta(0)), name="pgjobs_job_timeout"),
+            # Not infinity, and no year that Python does not know: whoever reads the row must be able to.
+            models.CheckConstraint(condition=Q(run_after__gte=FIRST, run_after__lte=LAST), name="pgjobs_job_run_after"),
+            models.CheckConstraint(
+                condition=Q(expires_at__gte=FIRST, expires_at__lte=LAST), name="pgjobs_job_expires_at"
+            ),
             is_object("payload", name="pgjobs_job_payload_is_object"),
             bytes_between("kind", 1, 255, name="pgjobs_job_kind_length"),
             bytes_between("queue", 1, 255, name="pgjobs_job_queue_length"),
