@@ -41,7 +41,7 @@ DO $$ DECLARE f regprocedure; BEGIN
     DROP TRIGGER IF EXISTS pgjobs_job_deleted ON pgjobs_job;
     DROP TRIGGER IF EXISTS pgjobs_job_touched ON pgjobs_job;
     DROP TRIGGER IF EXISTS pgjobs_rerun_wished ON pgjobs_rerun;
-    FOR f IN SELECT p.oid::regprocedure FROM pg_proc p WHERE p.pronamespace = current_schema()::regnamespace AND p.proname LIKE 'pgjobs\\_%'
+    FOR f IN SELECT p.oid::regprocedure FROM pg_proc p WHERE p.pronamespace = quote_ident(current_schema())::regnamespace AND p.proname LIKE 'pgjobs\\_%'
     LOOP EXECUTE 'DROP FUNCTION ' || f; END LOOP;
 END $$
 """

@@ -52,7 +52,7 @@ LEFTOVERS: dict[str, tuple[list[list[Any]], str]] = {
 def test_the_next_job_finds_a_clean_slot(workers: Workers, name: str) -> None:
     steps, ends = LEFTOVERS[name]
     good = [["see"], ["note", "good"], ["return", "good"]]
-    before = scripted.using(priority=2).enqueue(steps=good)
+    scripted.using(priority=2).enqueue(steps=good)
     job = scripted.using(priority=1, max_attempts=1).enqueue(steps=steps)
     after = scripted.using(priority=0).enqueue(steps=good)
     workers.drain(THREADS=1)
