@@ -25,7 +25,19 @@ from . import loop
 from .announcer import Announcer
 from .connection import close, ready
 from .held import Held, HeldJobs
-from .outcome import Bury, CancelHeld, FailForGood, Finish, Finished, Lost, Outcome, RetryLater, SnoozeUntil
+from .outcome import (
+    Bury,
+    CancelHeld,
+    FailForGood,
+    Finish,
+    Finished,
+    Lost,
+    Outcome,
+    Release,
+    RetryLater,
+    SnoozeUntil,
+    excused,
+)
 from .running import extra
 
 logger = logging.getLogger("pgjobs")
@@ -163,7 +175,8 @@ class Completer:
                 self._isolate(items, e, trouble)
                 return
             pause = trouble.met(e, self._connection)
-            self._again += items
+            # Our own connection went with the handler's: then it was the database, not the job.
+            self._again += [(held, excused(outcome)) for held, outcome in items] if loop.away(e) else items
             time.sleep(pause)
 
     def _isolate(self, items: list[Item], error: Exception, trouble: loop.Trouble) -> None:
@@ -214,6 +227,8 @@ class Completer:
                 status = store.snooze(connection, id_, lease, until=until, reason=reason)
             case CancelHeld(reason):
                 status = store.cancel_held(connection, id_, lease, reason=reason, log=mend(log))
+            case Release(reason):
+                status = store.release(connection, [id_], [lease], started=True, reason=reason).get(id_, "lost")
             case Finished():
                 status = "done"
             case Lost():
@@ -266,4 +281,5 @@ def tell(announcer: Announcer, job: store.ClaimedJob, outcome: Outcome, status: 
         )
         announcer.announce(signals.job_dead, job.kind, **named)
     else:
-        logger.info("job %d %s: %s", job.id, job.kind, "snoozed" if status == "pending" else status, extra=extra(job))
+        what = "released" if isinstance(outcome, Release) else "snoozed" if status == "pending" else status
+        logger.info("job %d %s: %s", job.id, job.kind, what, extra=extra(job))

@@ -90,13 +90,13 @@ class Executor:
         kept = capture.new()
         capture.lines.set(kept)
         hygiene.before()
-        arguments = self._running.arguments(handler, held.job)
-        if not isinstance(arguments, dict):
-            return arguments
-        ctx = self._running.context(held)
-        current.set(ctx)
-        self._running.starts(held.job)
         try:
+            arguments = self._running.arguments(handler, held.job)
+            if not isinstance(arguments, dict):
+                return arguments
+            ctx = self._running.context(held)
+            current.set(ctx)
+            self._running.starts(held.job)
             with restored(held.job.meta):
                 return self._interruptible(held, slot, handler, ctx, arguments)
         finally:

@@ -63,7 +63,7 @@ class Trouble:
             return random.uniform(0.01, 0.05)
         if connection is not None:
             close(connection)
-        if not isinstance(error, AWAY) or isinstance(error, WRONG):
+        if not away(error):
             self.faults += 1
             logger.error("%s: an error that is no trouble of the database", self.name, exc_info=error)
             if self.faults >= FAULTS:
@@ -75,6 +75,11 @@ class Trouble:
             )
         self.tries += 1
         return min(LONGEST, SHORTEST * 2.0 ** min(self.tries, 10)) * random.uniform(0.7, 1.0)
+
+
+def away(error: BaseException) -> bool:
+    """Whether an error says that the database is away or unwell, not that a statement is wrong."""
+    return isinstance(error, AWAY) and not isinstance(error, WRONG)
 
 
 def first_line(error: BaseException) -> str:

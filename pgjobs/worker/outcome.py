@@ -6,6 +6,9 @@ import datetime as dt
 import logging
 from dataclasses import dataclass
 
+import psycopg
+from django.db import InterfaceError, OperationalError
+
 from .. import backoff
 from ..api.registry import Handler
 from ..conf import Settings
@@ -73,11 +76,18 @@ class CancelHeld:
 
 
 @dataclass(frozen=True, slots=True)
+class Release:
+    """It was interrupted through no fault of its own: again at once, the attempt given back (five times at most)."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Lost:
     """Its lease was lost while it ran, and it knows: nothing to record."""
 
 
-Outcome = Finish | Finished | RetryLater | Bury | FailForGood | SnoozeUntil | CancelHeld | Lost
+Outcome = Finish | Finished | RetryLater | Bury | FailForGood | SnoozeUntil | CancelHeld | Release | Lost
 
 
 def of_exception(
@@ -113,6 +123,23 @@ def of_stopped(
         return Bury(failure, told_as, "timeout")
     delay = pause(job, handler, settings) if handler else backoff.delay(settings.BACKOFF, job.attempt)
     return RetryLater(failure, delay, told_as, "timeout")
+
+
+def excused(ended: Outcome) -> Outcome:
+    """The ending, when the database went away under the job: a failure that is only a lost connection is no failure."""
+    if isinstance(ended, (RetryLater, Bury)) and any(
+        map(_lost_connection, (ended.exception, ended.exception.__cause__))
+    ):
+        return Release(cut(f"interrupted: the database went away ({ended.failure.error})", 1000))
+    return ended
+
+
+def _lost_connection(error: BaseException | None) -> bool:
+    """Whether an error says that the server closed the connection, or could not be reached (SQLSTATE 08…, 57P0…, or none)."""
+    if not isinstance(error, (OperationalError, InterfaceError, psycopg.OperationalError, psycopg.InterfaceError)):
+        return False
+    code = getattr(error, "sqlstate", None) or getattr(error.__cause__, "sqlstate", None)
+    return code is None or code[:2] == "08" or code[:4] == "57P0"
 
 
 def misfit(error: PayloadTypeError) -> Outcome:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import faulthandler
 import gc
 import logging
 import os
@@ -195,7 +196,7 @@ class Supervisor:
         else:
             late = self._settings.TIMEOUT_GRACE + 5
             for entry in board.entries():
-                if entry.state is State.RUNNING and now > entry.deadline + late + self._settings.TIMEOUT_GRACE:
+                if entry.state is State.RUNNING and now > entry.deadline + late:
                     self._kill(child, f"job {entry.id} ran past its time limit and could not be stopped")
                     break
 
@@ -314,6 +315,7 @@ def _work(settings: Settings, options: Options, name: str, board: Board, alive: 
     """The life of a worker process, from the fork to its exit code."""
     worker = Worker(settings, options, say, board=board, name=name, supervisor=alive)
     signal.signal(signal.SIGTERM, lambda *_: worker.stop())
+    faulthandler.register(signal.SIGUSR1, all_threads=True, chain=False)  # where does it hang? kill -USR1 tells
     signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
     return worker.run()
 
