@@ -74,6 +74,11 @@ REFUSED = [
     ("pgjobs_job_kind_length", "kind = repeat('ü', 128)"),
     ("pgjobs_job_queue_length", "queue = ''"),
     ("pgjobs_job_queue_length", "queue = repeat('x', 256)"),
+    *[
+        (f"pgjobs_job_{column}", f"{column} = '{value}'")
+        for column in ("run_after", "expires_at")
+        for value in ("infinity", "-infinity", "0044-03-15 BC", "10000-01-01")
+    ],
     ("pgjobs_job_dedupe_key_length", "dedupe_key = ''"),
     ("pgjobs_job_dedupe_key_length", "dedupe_key = repeat('x', 2001)"),
 ]
