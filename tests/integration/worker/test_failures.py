@@ -71,7 +71,7 @@ def test_a_metaclass_may_do_anything(workers: Workers, handlers: Handlers) -> No
         def __getattribute__(cls, name: str) -> Any:
             raise SystemExit(name)
 
-    class Meanest(Exception, metaclass=Mean):  # noqa: N818
+    class Meanest(Exception, metaclass=Mean):
         def __getattribute__(self, name: str) -> Any:
             raise SystemExit(name)
 

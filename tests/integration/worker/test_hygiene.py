@@ -52,7 +52,7 @@ LEFTOVERS: dict[str, tuple[list[list[Any]], str]] = {
 def test_the_next_job_finds_a_clean_slot(workers: Workers, name: str) -> None:
     steps, ends = LEFTOVERS[name]
     good = [["see"], ["note", "good"], ["return", "good"]]
-    before = scripted.using(priority=2).enqueue(steps=good)
+    scripted.using(priority=2).enqueue(steps=good)
     job = scripted.using(priority=1, max_attempts=1).enqueue(steps=steps)
     after = scripted.using(priority=0).enqueue(steps=good)
     workers.drain(THREADS=1)
@@ -153,7 +153,9 @@ def other_alias() -> Iterator[str]:
         del connections["other"]
 
 
-@pytest.mark.parametrize("mess", ["BEGIN", "SET search_path TO nowhere", "SELECT pg_terminate_backend(pg_backend_pid())"])
+@pytest.mark.parametrize(
+    "mess", ["BEGIN", "SET search_path TO nowhere", "SELECT pg_terminate_backend(pg_backend_pid())"]
+)
 def test_a_second_alias_is_kept_clean_too(workers: Workers, handlers: Handlers, other_alias: str, mess: str) -> None:
     def leave_it() -> None:
         with contextlib.suppress(DatabaseError), connections[other_alias].cursor() as cursor:
@@ -168,7 +170,9 @@ def test_a_second_alias_is_kept_clean_too(workers: Workers, handlers: Handlers, 
     assert before == after
 
 
-def test_connections_that_the_server_ended_between_two_jobs(workers: Workers, handlers: Handlers, other_alias: str) -> None:
+def test_connections_that_the_server_ended_between_two_jobs(
+    workers: Workers, handlers: Handlers, other_alias: str
+) -> None:
     """All backends of the worker, of both aliases: the next job works at its first attempt."""
 
     @handlers
@@ -179,9 +183,12 @@ def test_connections_that_the_server_ended_between_two_jobs(workers: Workers, ha
     worker = workers.start(THREADS=1)
     first = use.enqueue()
     worker.wait_recorded(1)
-    sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()")
+    sql(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    )
     second = use.enqueue()
     worker.wait_recorded(2)
+    worker.stop()
     assert [(job.get().status, job.get().attempts) for job in (first, second)] == [("done", 1)] * 2
 
 
