@@ -63,7 +63,10 @@ def connect(db: None) -> Iterator[Connect]:
         for name in ("cursor_factory", "context"):
             parameters.pop(name, None)
         connection = psycopg.connect(
-            **parameters | {"autocommit": autocommit, "options": f"-c lock_timeout=20s {options}"} | more
+            **parameters
+            | {"application_name": "tests"}
+            | {"autocommit": autocommit, "options": f"-c lock_timeout=20s {options}"}
+            | more
         )
         opened.append(connection)
         return connection

@@ -29,6 +29,7 @@ from pgjobs.models import Job
 from pgjobs.worker.process import Options, Worker
 
 from .private_server import Server
+from .testapp import audit
 from .waiting import wait_until
 
 BASE_DIR = Path(__file__).resolve().parent.parent
@@ -151,11 +152,13 @@ def worker_threads() -> list[str]:
 
 
 def worker_backends() -> list[str]:
-    """Application names of a worker's own connections to the test's database."""
+    """Sessions on the test's database that are neither this thread's nor the tests' own, by name and last statement."""
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT application_name FROM pg_stat_activity WHERE datname = current_database()"
-            " AND application_name LIKE 'pgjobs%' ORDER BY 1"
+            "SELECT concat(application_name, ': ', left(query, 60)) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()"
+            " AND application_name NOT IN ('tests', %s) ORDER BY 1",
+            [audit.NAME],
         )
         return [name for (name,) in cursor.fetchall()]
 

@@ -94,6 +94,17 @@ def of_exception(
     error: BaseException, job: ClaimedJob, handler: Handler, settings: Settings, *, skip: int = 0
 ) -> Outcome:
     """The ending that an exception means. Never raises."""
+    try:
+        return _meant(error, job, handler, settings, skip)
+    except BaseException:
+        logger.exception("an exception of job %d does not say what it is; it counts as an ordinary failure", job.id)
+        failure = describe(error, skip=skip)
+        if job.attempt >= job.max_attempts:
+            return Bury(failure, error)
+        return RetryLater(failure, backoff.delay(settings.BACKOFF, job.attempt), error)
+
+
+def _meant(error: BaseException, job: ClaimedJob, handler: Handler, settings: Settings, skip: int) -> Outcome:
     if isinstance(error, Snooze):
         return SnoozeUntil(error.until, cut(_text(error), 1000))
     if isinstance(error, Cancel):
@@ -152,7 +163,7 @@ def pause(job: ClaimedJob, handler: Handler, settings: Settings) -> float:
     if handler.backoff is not None:
         try:
             return backoff.delay(handler.backoff, job.attempt)
-        except Exception:
+        except BaseException:
             logger.exception("the backoff of %s raised or answered nonsense; the default one is used", handler.where)
     return backoff.delay(settings.BACKOFF, job.attempt)
 

@@ -50,7 +50,7 @@ class Running:
             return fit(handler, job.payload)
         except PayloadTypeError as e:
             return outcome.misfit(e)
-        except Exception as e:  # noqa: BLE001 - the upgrade callable of the user
+        except BaseException as e:  # noqa: BLE001 - the upgrade callable of the user
             return outcome.of_exception(e, job, handler, self.settings)
 
     def context(self, held: Held) -> JobContext:
@@ -79,9 +79,10 @@ class Running:
 
     def raised(self, held: Held, handler: Handler, error: BaseException, *, skip: int) -> Outcome:
         """The ending of a handler that raised; ``skip`` is how many frames of ours its traceback begins with."""
-        if isinstance(error, LeaseLost):
+        kind = type(error)  # isinstance() would ask the exception, which may do anything
+        if issubclass(kind, LeaseLost):
             return Lost()
-        if held.told and not isinstance(error, SaidByHandler):
+        if held.told and not issubclass(kind, SaidByHandler):
             return outcome.of_stopped(held.told, error, held.job, handler, self.settings)
         return outcome.of_exception(error, held.job, handler, self.settings, skip=skip)
 

@@ -16,11 +16,11 @@ from tests.worker_harness import Handlers, Workers, worker_backends, worker_thre
 @pytest.fixture
 def workers(transactional_db: None) -> Iterator[Workers]:
     """Makes workers. Afterwards none runs, and none left a thread, a connection or a reservation behind."""
-    some = Workers()
+    some, before = Workers(), worker_threads()
     yield some
     some.close()
     try:
-        wait_until(lambda: not worker_threads(), "the end of the worker's threads", 10)
+        wait_until(lambda: set(worker_threads()) <= set(before), "the end of the worker's threads", 10)
         wait_until(lambda: not worker_backends(), "the end of the worker's connections", 10)
     except AssertionError as error:
         raise AssertionError(f"{error}: {worker_threads()} {worker_backends()}") from None

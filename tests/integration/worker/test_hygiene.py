@@ -188,6 +188,7 @@ def test_connections_that_the_server_ended_between_two_jobs(
     )
     second = use.enqueue()
     worker.wait_recorded(2)
+    worker.stop()
     assert [(job.get().status, job.get().attempts) for job in (first, second)] == [("done", 1)] * 2
 
 
