@@ -99,6 +99,7 @@ def _play(server: Server, place: Path, plan: list[Card], seed: int, size: int) -
             place / "journal.jsonl",
             troubles=troubles.happened,
             created=known.created,
+            gone=dict(fleet.gone),
             wishes=known.wishes,
             pauses=known.pauses,
             lease=settings.LEASE,

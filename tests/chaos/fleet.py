@@ -69,6 +69,20 @@ class Fleet:
         self.all: list[Supervisor] = []
         self.complaints: list[str] = []
         """Whatever was wrong with how one ended."""
+        self.gone: dict[int, float] = {}
+        """Their processes that have ended, and when that was seen."""
+        self._seen: set[int] = set()
+        threading.Thread(target=self._count, name="census", daemon=True).start()
+
+    def _count(self) -> None:
+        """The census: who was there, and is gone."""
+        while True:
+            for one in list(self.all):
+                self._seen.update(one.tree)
+            for pid in [pid for pid in self._seen if gone(pid)]:
+                self.gone[pid] = time.time()
+                self._seen.discard(pid)
+            time.sleep(0.02)
 
     def start(self) -> Supervisor:
         with self._lock:

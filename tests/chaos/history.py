@@ -115,6 +115,8 @@ class History:
     """Queue, from, to: when the pause was known to be committed, and when its end was asked for."""
     timeouts: set[tuple[int, str]] = field(default_factory=set)
     """(job, worker) of attempts that were recorded as timed out."""
+    gone: dict[int, float] = field(default_factory=dict)
+    """Processes that somebody saw, and when they were seen no more."""
     deadly: list[tuple[int, float]] = field(default_factory=list)
     """Processes that a job of theirs was about to kill, and when."""
     lease: float = 6.0
@@ -150,8 +152,8 @@ class History:
 
     @cached_property
     def deaths(self) -> dict[int, float]:
-        """When each process that was killed was gone for certain: the killer saw it, or its undertaker came."""
-        gone: dict[int, float] = {}
+        """When each process that has ended was gone for certain: somebody looked for it, or its undertaker came."""
+        gone = dict(self.gone)
         for trouble in self.troubles:
             if trouble.kind.startswith("kill"):
                 for pid in trouble.pids:

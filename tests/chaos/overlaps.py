@@ -3,7 +3,8 @@
 How it is decided, for each pair of runs of one job of which the second began before the first is known to have ended:
 
 1. The first run ended when its handler said so (``end``), or when its process was dead for certain: the killer saw it gone,
-   or the supervisor's undertaker ended its jobs, which it does only for a process that was waited for.
+   or the census of processes missed it, or the supervisor's undertaker ended its jobs, which it does only for a process that
+   was waited for.
 2. If the second began before that, the first worker's lease must have been ended by somebody else meanwhile, and the only
    one who may do that to a living process is the reaper, after ``reserved_until``.
 3. And that worker must have been silent with reason: in the time from LEASE before ``reserved_until`` until the reaping, it
@@ -27,6 +28,7 @@ RECOVERY = 2.5
 LAST_MOMENTS = 5.0
 """Seconds that a process may live after it released what ran when GRACE was over."""
 
+FATAL = ("kill", "stop", "machine stalled")
 CUTS = ("terminate", "restart", "server away")
 
 
@@ -50,9 +52,9 @@ def lapses_without_cause(history: History) -> Iterator[tuple[int, str]]:
         if move.who == "pgjobs keeper":
             if move.until_old is None or move.at < move.until_old:
                 yield move.job, f"move {move.seq}: reaped before its lease lapsed"
-            elif not _died(history, move.pid, move.at) and _silence(history, move) < _enough(history):
+            elif _silence(history, move) < _enough(history) and not _killed(history, move.pid, move.at):
                 yield move.job, f"move {move.seq}: the lease of {move.worker} lapsed, and nothing had happened to it"
-        elif move.who == "pgjobs undertaker" and not _something_killed(history, move):
+        elif move.who == "pgjobs undertaker" and not _killed(history, move.pid, move.at):
             yield move.job, f"move {move.seq}: {move.worker} died, and nothing had happened to it"
 
 
@@ -117,21 +119,15 @@ def _covered(troubles: list[Trouble], pid: int, since: float, until: float) -> f
     return covered
 
 
-def _died(history: History, pid: int, at: float) -> bool:
+def _killed(history: History, pid: int, by: float) -> bool:
+    """Whether a process was dead by a time, and had a cause of death: a killer, a deadly job, or its watchdog in a stop."""
     died = history.deaths.get(pid)
-    return died is not None and died <= at
-
-
-def _something_killed(history: History, move: Move) -> bool:
-    """Whether a process whose undertaker came had a cause of death: a killer, a deadly job, or a stop of its watchdog."""
-    since = move.at - 3 * history.lease
-    if any(pid == move.pid and since < at < move.at for pid, at in history.deadly):
+    if died is None or died > by:
+        return False
+    since = died - 2 * history.lease
+    if any(of == pid and since < at <= died for of, at in history.deadly):
         return True
-    for trouble in history.troubles:
-        if not since < trouble.ended < move.at + history.lease or trouble.began > move.at:
-            continue
-        if move.pid in trouble.pids and trouble.kind.startswith(("kill", "stop")):
-            return True
-        if trouble.kind == "machine stalled":
-            return True
-    return False
+    return any(
+        t.began <= died and t.ended > since and (pid in t.pids or not t.pids) and t.kind.startswith(FATAL)
+        for t in history.troubles
+    )

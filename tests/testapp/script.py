@@ -16,7 +16,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import ctypes
+import hashlib
 import os
+import re
 import signal
 import sys
 import threading
@@ -138,6 +141,11 @@ def os_exit(run: Run, code: int = 3) -> NoReturn:
     os._exit(code)
 
 
+def segfault(run: Run) -> None:
+    """Read where nothing is."""
+    ctypes.string_at(0)
+
+
 # Ways to take time ---------------------------------------------------------------------------------------------------
 
 
@@ -159,6 +167,16 @@ def deaf(run: Run, seconds: float = 3600) -> None:
     while time.monotonic() < until:
         with contextlib.suppress(BaseException):
             time.sleep(0.01)
+
+
+def regex(run: Run) -> None:
+    """Hold the interpreter lock in C code that never ends."""
+    re.match(r"(a+)+$", "a" * 64 + "b")
+
+
+def pbkdf2(run: Run, iterations: int = 2_000_000_000) -> None:
+    """Work in C code without the interpreter lock; nothing interrupts it."""
+    hashlib.pbkdf2_hmac("sha256", b"secret", b"salt", iterations)
 
 
 def block(run: Run) -> None:
@@ -364,9 +382,12 @@ VERBS: dict[str, Callable[..., None]] = {
     "kill": kill,
     "sys_exit": sys_exit,
     "os_exit": os_exit,
+    "segfault": segfault,
     "sleep": sleep,
     "spin": spin,
     "deaf": deaf,
+    "regex": regex,
+    "pbkdf2": pbkdf2,
     "block": block,
     "pg_sleep": pg_sleep,
     "gate": gate,

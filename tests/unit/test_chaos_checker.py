@@ -232,6 +232,7 @@ BROKEN: dict[str, dict[str, Callable[[], Story]]] = {
     "lapses_without_cause": {
         "lapsed": lambda: leases_lapse(""),
         "lapsed by a deploy": lambda: leases_lapse("deploy"),
+        "ended by itself": lambda: with_(leases_lapse("deploy"), gone={11: 2.0}),
         "reaped before the time": reaped_early,
         "undertaken": lambda: killed("pause"),
         "undertaken by a deploy": lambda: killed("deploy"),
@@ -291,6 +292,9 @@ GOOD: dict[str, Callable[[], Story]] = {
         stopped(0), troubles=[Trouble(kind="machine stalled", began=1.2, ended=6.9, pids=frozenset())]
     ),
     "killed by a trouble": lambda: killed("kill worker"),
+    "dead long before the lease lapsed, its undertaker too": lambda: with_(
+        leases_lapse(""), gone={11: 2.0}, deadly=[(11, 1.9)]
+    ),
     "killed by its supervisor while stopped": lambda: killed("stop worker for long"),
     "killed by its own job": lambda: with_(killed("pause"), deadly=[(11, 1.4)]),
     "a whole tree killed": lambda: one().claimed(1).trouble("kill tree", 2, 2.1, 11).reaped(7.1, 7).ran(8, by=B),
