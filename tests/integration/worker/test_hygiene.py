@@ -146,11 +146,11 @@ def test_what_waits_for_a_commit_that_never_comes(workers: Workers, handlers: Ha
 @pytest.fixture
 def other_alias() -> Iterator[str]:
     """A second alias for the test's database."""
-    connections.settings["other"] = {**connections["default"].settings_dict}
-    yield "other"
-    del connections.settings["other"]
+    connections.settings["second"] = {**connections["default"].settings_dict}
+    yield "second"
+    del connections.settings["second"]
     with contextlib.suppress(AttributeError):
-        del connections["other"]
+        del connections["second"]
 
 
 @pytest.mark.parametrize(
