@@ -35,11 +35,11 @@ def handlers() -> Iterator[Handlers]:
 
 
 class Statements(list[tuple[str, str]]):
-    """(thread, SQL) of each statement sent through Django by any thread but the test's own."""
+    """(thread, SQL and parameters) of each statement sent through Django by any thread but the test's own."""
 
-    def of(self, text: str) -> list[str]:
-        """Those that hold a text."""
-        return [sql for _, sql in self if text in sql]
+    def of(self, *texts: str) -> list[str]:
+        """Those that hold all of some texts."""
+        return [sql for _, sql in self if all(text in sql for text in texts)]
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def statements(monkeypatch: pytest.MonkeyPatch) -> Statements:
     def spy(self: CursorWrapper, sql: Any, params: Any = None) -> Any:
         name = threading.current_thread().name
         if name.startswith(("pgjobs-", "test-worker")):
-            seen.append((name, str(sql)))
+            seen.append((name, f"{sql} -- {params}"))
         return execute(self, sql, params)
 
     monkeypatch.setattr(CursorWrapper, "execute", spy)
