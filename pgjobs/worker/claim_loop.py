@@ -61,7 +61,7 @@ class ClaimLoop:
             if pause is None:
                 return
             if pause:
-                self.claimer.wakes.sleep(min(pause, self._longest_sleep))
+                self._sleep(pause)
 
     def turn(self) -> float | None:
         """One turn; how long to sleep after it, or None when there is nothing more to do."""
@@ -116,8 +116,13 @@ class ClaimLoop:
             self._watched_at = now
             faulthandler.dump_traceback_later(self.settings.watchdog, exit=True, file=sys.__stderr__ or 2)
 
-    @property
-    def _longest_sleep(self) -> float:
-        """The loop turns at least so often: for the watchdog, and to look at what waits in the buffer."""
-        busy = self.held.all_buffered or self.drain
-        return min(0.5 if busy else 60.0, self.settings.watchdog / 3)
+    def _sleep(self, seconds: float) -> None:
+        """Sleep until somebody rings, or there is something to look at. The watchdog sees that the loop is well meanwhile."""
+        until = time.monotonic() + seconds
+        while not self.stopping and (left := until - time.monotonic()) > 0:
+            busy = self.held.all_buffered or self.drain
+            if self.claimer.wakes.sleep(min(left, 0.5 if busy else 60.0, self.settings.watchdog / 3)) or busy:
+                return
+            self.watch()
+            if self.retiring():
+                return

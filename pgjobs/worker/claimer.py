@@ -25,6 +25,9 @@ MOST = 1000
 FEWEST_PAUSE = 0.02
 """Seconds between two claims that are not full, at least: announcements may come in thousands."""
 
+SECOND_LOOK = 0.05
+"""Seconds from the question when the next job is due to the next claim."""
+
 CAREFUL = 2.0
 """Seconds without prefetch after a claim brought jobs on their last attempt that nobody could start at once."""
 
@@ -153,6 +156,7 @@ class Claimer:
         self.ask_due = True
         """Whether the time of the next pending job may have changed since it was asked for."""
         self._due_at: float | None = None
+        self._asked = False
 
     @property
     def exhausted(self) -> bool:
@@ -194,11 +198,17 @@ class Claimer:
         poll = self._settings.LISTEN_POLL_INTERVAL
         if not listening:
             poll = self._settings.POLL_INTERVAL * random.uniform(1, 1.2)
-        now = time.monotonic()
-        if self.ask_due or (self._due_at is not None and self._due_at <= now) or (not listening and poll > 3):
-            due = store.next_due(connection, queues=self._served.queues, exclude_queues=self._served.exclude_queues)
-            self._due_at = None if due is None else now + due
-            self.ask_due = False
-        if self._due_at is None:
-            return poll
-        return max(FEWEST_PAUSE, min(poll, self._due_at - now))
+        passed = self._due_at is not None and self._due_at <= time.monotonic()
+        ask = self.ask_due or passed or (not listening and poll > 3 and not self._asked)
+        if ask:
+            self.ask_due = False  # first: an announcement while we ask is news
+            try:
+                due = store.next_due(connection, queues=self._served.queues, exclude_queues=self._served.exclude_queues)
+            except Exception:
+                self.ask_due = True
+                raise
+            self._due_at = None if due is None else time.monotonic() + due
+        self._asked = ask
+        pause = poll if self._due_at is None else max(FEWEST_PAUSE, min(poll, self._due_at - time.monotonic()))
+        # What came due between the claim and the question is in neither answer: look once more.
+        return min(pause, SECOND_LOOK) if ask else pause
