@@ -93,13 +93,19 @@ def captured(meta: Mapping[str, Any] | None) -> dict[str, Any] | None:
 
 @contextlib.contextmanager
 def restored(meta: Mapping[str, Any] | None) -> Iterator[None]:
-    """Around a run: the context that was captured. A hook that raises is logged, and the run goes on without it."""
+    """Around a run: the context that was captured. A hook that raises is logged, and changes nothing else."""
     if _Hooks.restore is None:
         yield
         return
-    with contextlib.ExitStack() as stack:
-        try:
-            stack.enter_context(_Hooks.restore(meta or {}))
-        except Exception:
-            logger.exception("the hook that restores a job's context raised; the job runs without it")
+    stack = contextlib.ExitStack()
+    try:
+        stack.enter_context(_Hooks.restore(meta or {}))
+    except BaseException:
+        logger.exception("the hook that restores a job's context raised; the job runs without it")
+    try:
         yield
+    finally:
+        try:
+            stack.close()
+        except BaseException:
+            logger.exception("the hook that restores a job's context raised at its end; the job's outcome stands")

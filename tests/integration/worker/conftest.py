@@ -65,3 +65,8 @@ def sql(statement: str, *params: object) -> list[tuple[Any, ...]]:
     with connection.cursor() as cursor:
         cursor.execute(statement, params)
         return cursor.fetchall() if cursor.description else []
+
+
+def steal(job_id: int) -> None:
+    """Another worker holds the job from now on."""
+    sql("UPDATE pgjobs_job SET lease = 1, reserved_by = 'another', reserved_until = '9000-01-01' WHERE id = %s", job_id)
