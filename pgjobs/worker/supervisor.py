@@ -133,6 +133,8 @@ class Supervisor:
             if child is None:
                 continue  # as PID 1 we inherit the orphans of the container
             code = os.waitstatus_to_exitcode(status)
+            if (child.alone or not child.worker) and self._options.drain:
+                self._finished[0] = False  # it gave jobs back that may be due: somebody looks once more
             if child.worker:
                 self._ended(child, code)
             elif code == SUSPECTS:
