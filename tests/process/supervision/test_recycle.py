@@ -13,7 +13,11 @@ from .conftest import Fleet, causes, children, nothing_is_left, script, stop_wel
 
 @pytest.mark.parametrize(
     ("limit", "jobs"),
-    [(("--recycle-jobs", 20), 100), (("--recycle-lifetime", 1), 100), (("--recycle-rss", 1), 10)],
+    [
+        (("--recycle-jobs", 20), 50),
+        pytest.param(("--recycle-lifetime", 1), 100, marks=pytest.mark.slow),
+        pytest.param(("--recycle-rss", 1), 10, marks=pytest.mark.slow),
+    ],
     ids=["jobs", "lifetime", "rss"],
 )
 def test_a_recycled_process_loses_nothing(run_jobs: Fleet, limit: tuple[str, int], jobs: int) -> None:
@@ -36,6 +40,7 @@ def test_a_recycled_process_loses_nothing(run_jobs: Fleet, limit: tuple[str, int
     stop_well(one)
 
 
+@pytest.mark.slow
 def test_a_long_job_holds_up_no_replacement(run_jobs: Fleet) -> None:
     """The old process ends with its last job; the new one starts when the old one retires."""
     one = run_jobs("--threads", 2, "--recycle-jobs", 5)

@@ -32,8 +32,15 @@ from .conftest import (
 )
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
-@pytest.mark.parametrize("whom", ["supervisor", "group"])
+@pytest.mark.parametrize(
+    ("number", "whom"),
+    [
+        (signal.SIGTERM, "supervisor"),
+        (signal.SIGINT, "group"),
+        pytest.param(signal.SIGINT, "supervisor", marks=pytest.mark.slow),
+        pytest.param(signal.SIGTERM, "group", marks=pytest.mark.slow),
+    ],
+)
 def test_a_signal_lets_what_runs_come_to_its_end(run_jobs: Fleet, number: int, whom: str) -> None:
     """Claimed but not started: given back. A terminal's Ctrl-C reaches the whole process group, and means the same."""
     one = run_jobs("--threads", 1, "--processes", 2)
@@ -120,6 +127,7 @@ def test_a_killed_tree_s_jobs_run_elsewhere_within_lease_and_beat(run_jobs: Flee
     stop_well(other)
 
 
+@pytest.mark.slow
 def test_rolling_deploys_under_load_burn_no_attempt(run_jobs: Fleet) -> None:
     """Five deploys, each starting the new one before the old one is gone; jobs of all lengths around them."""
     ids = [script(["sleep", 0.02]) for _ in range(400)]
@@ -143,6 +151,7 @@ def test_rolling_deploys_under_load_burn_no_attempt(run_jobs: Fleet) -> None:
     stop_well(one)
 
 
+@pytest.mark.slow
 def test_refunds_of_a_running_job_end_with_the_fifth(run_jobs: Fleet) -> None:
     """A pill must not hide behind deploys: a job that no deploy lets come to its end uses up its attempts at last."""
     id_ = script(["sleep", 60], max_attempts=1)
