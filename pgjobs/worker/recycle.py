@@ -31,7 +31,8 @@ class Recycle:
             return f"{jobs} jobs"
         if self._lifetime is not None and now - self._born >= self._lifetime:
             return f"{now - self._born:.0f} s old"
-        if self._rss is not None and now - self._looked >= 1:
+        # A limit that the bare process already exceeds must not keep it from working: it does a job at least.
+        if self._rss is not None and jobs and now - self._looked >= 1:
             self._looked = now
             if (size := memory()) >= self._rss:
                 return f"{size:.0f} MiB of memory"

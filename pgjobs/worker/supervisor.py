@@ -133,6 +133,8 @@ class Supervisor:
             if child is None:
                 continue  # as PID 1 we inherit the orphans of the container
             code = os.waitstatus_to_exitcode(status)
+            if (child.alone or not child.worker) and self._options.drain:
+                self._finished[0] = False  # it gave jobs back that may be due: somebody looks once more
             if child.worker:
                 self._ended(child, code)
             elif code == SUSPECTS:
@@ -250,10 +252,13 @@ class Supervisor:
             pid = os.fork()
             if pid == 0:
                 self._be_child(task)
+            # Ours are handled again only when the process is known to the handler; of one that came before, it is told here.
+            name = worker_name(pid, worker) if worker else ""
+            self._children[pid] = Child(pid, place, name, board, alone)
+            if worker and self._stop_at:
+                _send(pid, signal.SIGTERM)
         finally:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
-        name = worker_name(pid, worker) if worker else ""
-        self._children[pid] = Child(pid, place, name, board, alone)
 
     def _be_child(self, task: Callable[[], int]) -> None:
         """In the new process; never returns."""

@@ -69,6 +69,7 @@ def _play(server: Server, place: Path, plan: list[Card], seed: int, size: int) -
     from .actors import Enqueuer, Known, Operator
     from .checker import check
     from .fleet import Fleet
+    from .overlaps import killed
     from .troubles import Troubles
 
     settings = get_settings()
@@ -105,6 +106,10 @@ def _play(server: Server, place: Path, plan: list[Card], seed: int, size: int) -
             lease=settings.LEASE,
             heartbeat=settings.HEARTBEAT,
         )
+    for log, code, pids in fleet.exits:
+        # 75: it says that it could not give everything back; 70: a process of it died, for which there has to be a cause.
+        if code not in (0, 75) and not any(killed(what, pid, time.time()) for pid in pids):
+            complaints.append(f"{log}: exit code {code} after SIGTERM")
     violations = check(what)
     print(*report.summary(what, lasted), sep="\n")
     print("asked: " + ", ".join(f"{what} {n}" for what, n in sorted(known.done.items())))

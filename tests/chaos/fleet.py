@@ -48,6 +48,8 @@ class Supervisor:
             )
         self.pid = self.process.pid
         self.stopping = False
+        self.ever: set[int] = {self.pid}
+        """It, and all the processes that it was seen to have."""
 
     @property
     def tree(self) -> list[int]:
@@ -69,6 +71,8 @@ class Fleet:
         self.all: list[Supervisor] = []
         self.complaints: list[str] = []
         """Whatever was wrong with how one ended."""
+        self.exits: list[tuple[str, int, frozenset[int]]] = []
+        """Log, exit code, and processes of each that was told to stop."""
         self.gone: dict[int, float] = {}
         """Their processes that have ended, and when that was seen."""
         self._seen: set[int] = set()
@@ -78,7 +82,8 @@ class Fleet:
         """The census: who was there, and is gone."""
         while True:
             for one in list(self.all):
-                self._seen.update(one.tree)
+                one.ever.update(one.tree)
+                self._seen.update(one.ever - self.gone.keys())
             for pid in [pid for pid in self._seen if gone(pid)]:
                 self.gone[pid] = time.time()
                 self._seen.discard(pid)
@@ -118,8 +123,7 @@ class Fleet:
         except subprocess.TimeoutExpired:
             self.complaints.append(f"{one.log.name}: still runs {seconds:.0f} s after SIGTERM")
             return
-        if code not in (0, 75, -signal.SIGKILL):  # 75: it says that it could not give everything back
-            self.complaints.append(f"{one.log.name}: exit code {code} after SIGTERM")
+        self.exits.append((one.log.name, code, frozenset(one.ever)))
 
     def kill(self, pids: list[int]) -> float:
         """SIGKILL, and the time at which all were gone."""

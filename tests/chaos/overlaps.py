@@ -52,9 +52,9 @@ def lapses_without_cause(history: History) -> Iterator[tuple[int, str]]:
         if move.who == "pgjobs keeper":
             if move.until_old is None or move.at < move.until_old:
                 yield move.job, f"move {move.seq}: reaped before its lease lapsed"
-            elif _silence(history, move) < _enough(history) and not _killed(history, move.pid, move.at):
+            elif _silence(history, move) < _enough(history) and not killed(history, move.pid, move.at):
                 yield move.job, f"move {move.seq}: the lease of {move.worker} lapsed, and nothing had happened to it"
-        elif move.who == "pgjobs undertaker" and not _killed(history, move.pid, move.at):
+        elif move.who == "pgjobs undertaker" and not killed(history, move.pid, move.at):
             yield move.job, f"move {move.seq}: {move.worker} died, and nothing had happened to it"
 
 
@@ -119,7 +119,7 @@ def _covered(troubles: list[Trouble], pid: int, since: float, until: float) -> f
     return covered
 
 
-def _killed(history: History, pid: int, by: float) -> bool:
+def killed(history: History, pid: int, by: float) -> bool:
     """Whether a process was dead by a time, and had a cause of death: a killer, a deadly job, or its watchdog in a stop."""
     died = history.deaths.get(pid)
     if died is None or died > by:

@@ -36,6 +36,7 @@ class Fleet:
     def close(self) -> None:
         for one in self.all:
             one.end()
+            print(f"--- what {one.popen.pid} wrote:\n{one.output}")  # pytest shows it when the test failed
 
 
 @pytest.fixture
@@ -107,8 +108,21 @@ def status(id: int) -> str:  # noqa: A002
 
 def wait_status(id: int, wanted: str, seconds: float = 30) -> Job:  # noqa: A002
     """Until the job has a status."""
-    wait_until(lambda: status(id) == wanted, f"job {id} to be {wanted}; {story(id)}", seconds)
+    with _told(id):
+        wait_until(lambda: status(id) == wanted, f"job {id} to be {wanted}", seconds)
     return Job.objects.get(pk=id)
+
+
+@contextlib.contextmanager
+def _told(id: int) -> Iterator[None]:  # noqa: A002
+    """A failure of the block says what the job went through."""
+    try:
+        yield
+    except AssertionError as error:
+        row = Job.objects.filter(pk=id).values(
+            "status", "attempts", "run_after", "reserved_by", "suspect", "last_error"
+        )
+        raise AssertionError(f"{error}; {list(row)}; {story(id)}; {causes(id)}") from None
 
 
 def story(id: int | None = None) -> str:  # noqa: A002
@@ -123,7 +137,8 @@ def events(id: int, event: str) -> list[Audit]:  # noqa: A002
 
 def wait_event(id: int, event: str, count: int = 1, seconds: float = 30) -> Audit:  # noqa: A002
     """Until a run has recorded an event so many times; the last one."""
-    wait_until(lambda: len(events(id, event)) >= count, f"{count} × {event} of job {id}; {story(id)}", seconds)
+    with _told(id):
+        wait_until(lambda: len(events(id, event)) >= count, f"{count} × {event} of job {id}", seconds)
     return events(id, event)[count - 1]
 
 

@@ -67,8 +67,8 @@ def test_a_killed_process_s_jobs_are_due_within_a_second(run_jobs: Fleet) -> Non
     [
         ([["os_exit", 7]], "worker died: exit code 7"),
         ([["segfault"]], "worker died: SIGSEGV"),
-        ([["kill", "SIGKILL"]], "worker died: SIGKILL (out of memory?)"),
-        ([["regex"]], "worker"),
+        pytest.param([["kill", "SIGKILL"]], "worker died: SIGKILL (out of memory?)", marks=pytest.mark.slow),
+        pytest.param([["regex"]], "worker", marks=pytest.mark.slow),
         ([["kill", "SIGSTOP"]], "worker killed: its claim loop stood still"),
     ],
     ids=["os._exit", "segfault", "killed", "regular-expression", "stopped"],
@@ -87,6 +87,7 @@ def test_each_kind_of_death_has_its_cause_in_the_history(run_jobs: Fleet, steps:
     stop_well(one)
 
 
+@pytest.mark.slow
 def test_a_poison_job_dies_alone(run_jobs: Fleet) -> None:
     """Each attempt kills the process. It ends dead after its own max_attempts, causes in its history; those that ran beside
     it are given back with the attempt refunded, run alone, and end well.
@@ -163,6 +164,7 @@ def _wait_tries_to_record() -> None:
     wait_until(tried, "two tries to record the finish")
 
 
+@pytest.mark.slow
 def test_a_process_that_dies_young_is_replaced_ever_more_slowly(run_jobs: Fleet) -> None:
     """The first death costs nothing; then the pauses grow."""
     one = run_jobs("--threads", 1)
@@ -188,6 +190,7 @@ def _worker(one: Process) -> int | None:
     return stayed[0] if stayed else None
 
 
+@pytest.mark.slow
 def test_the_supervisor_survives_its_processes_all_night(run_jobs: Fleet) -> None:
     """Ten deaths, and it has as many children and descriptors as before."""
     one = run_jobs("--processes", 2, "--threads", 1)

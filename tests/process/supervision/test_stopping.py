@@ -1,0 +1,189 @@
+"""Signals, and what becomes of everything when the supervisor, or all of it, is gone."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+
+import pytest
+
+from pgjobs.models import Job
+from tests.testapp.models import Audit
+from tests.testapp.script import closed_gate
+from tests.waiting import wait_until
+
+from .conftest import (
+    Fleet,
+    causes,
+    children,
+    events,
+    kill,
+    measured,
+    nothing_is_left,
+    script,
+    stop_well,
+    story,
+    wait_event,
+    wait_gone,
+    wait_status,
+)
+
+
+@pytest.mark.parametrize(
+    ("number", "whom"),
+    [
+        (signal.SIGTERM, "supervisor"),
+        (signal.SIGINT, "group"),
+        pytest.param(signal.SIGINT, "supervisor", marks=pytest.mark.slow),
+        pytest.param(signal.SIGTERM, "group", marks=pytest.mark.slow),
+    ],
+)
+def test_a_signal_lets_what_runs_come_to_its_end(run_jobs: Fleet, number: int, whom: str) -> None:
+    """Claimed but not started: given back. A terminal's Ctrl-C reaches the whole process group, and means the same."""
+    one = run_jobs("--threads", 1, "--processes", 2)
+    with closed_gate() as open_gate:
+        running = [script(["gate", 1]) for _ in range(2)]
+        for id_ in running:
+            wait_event(id_, "at gate")
+        pending = script(["return", 1])
+        if whom == "group":
+            os.killpg(one.popen.pid, number)
+        else:
+            kill(one.popen.pid, number)
+        time.sleep(0.5)  # nothing happens, which no event tells
+        assert one.popen.poll() is None
+        assert Job.objects.filter(pk__in=running, status="reserved").count() == 2
+        open_gate()
+        with measured("from the end of the last handler to the exit", 5):
+            assert one.wait() == 0, one.output
+    assert {Job.objects.get(pk=id_).status for id_ in running} == {"done"}
+    assert Job.objects.get(pk=pending).status == "pending"
+    assert Job.objects.get(pk=pending).attempts == 0
+
+
+def test_what_outlasts_grace_is_given_back_with_its_attempt(run_jobs: Fleet) -> None:
+    one = run_jobs("--threads", 2, "--grace", 1)
+    ids = [script(["sleep", 60], then=[[]]) for _ in range(2)]
+    for id_ in ids:
+        wait_event(id_, "start")
+    with measured("SIGTERM with a grace of 1 s", 1 + 5):
+        stop_well(one)
+    for id_ in ids:
+        job = Job.objects.get(pk=id_)
+        assert (job.status, job.attempts, job.refunds) == ("pending", 0, 1)
+        [(attempt, outcome, error)] = causes(id_)
+        assert (attempt, outcome) == (1, "interrupted")
+        assert error.startswith("interrupted")
+
+
+def test_the_second_signal_ends_it_at_once(run_jobs: Fleet) -> None:
+    """And its undertakers still give back what ran."""
+    one = run_jobs("--threads", 1, "--grace", 60)
+    id_ = script(["sleep", 60], then=[[]])
+    wait_event(id_, "start")
+    kill(one.popen.pid, signal.SIGINT)
+    wait_until(lambda: Job.objects.get(pk=id_).status == "reserved", "it to go on")
+    with measured("the second SIGINT", 3):
+        code = one.stop(signal.SIGINT)
+    assert code == 128 + signal.SIGINT
+    assert Job.objects.get(pk=id_).status == "pending"
+
+
+def test_children_of_a_killed_supervisor_stop_by_themselves(run_jobs: Fleet) -> None:
+    """They see the end of a pipe, and behave as on SIGTERM."""
+    one = run_jobs("--threads", 1, "--processes", 2, "--grace", 1)
+    quick, slow = script(["gate", 7]), script(["sleep", 60], then=[[]])
+    wait_event(slow, "start")
+    wait_status(quick, "done")
+    orphans = children(one.popen.pid)
+    with measured("SIGKILL of the supervisor until its processes have stopped (grace 1 s)", 1 + 5):
+        kill(one.popen.pid)
+        wait_gone(orphans)
+    job = Job.objects.get(pk=slow)
+    assert (job.status, job.attempts, job.refunds) == ("pending", 0, 1)
+
+
+def test_a_killed_tree_s_jobs_run_elsewhere_within_lease_and_beat(run_jobs: Fleet) -> None:
+    """At lease 3 and heartbeat 1; at default settings it is 15 and 5."""
+    other = run_jobs("--threads", 2, "--exclude-queue", "first")
+    one = run_jobs("--threads", 2, "--queue", "second", "--queue", "first")
+    with closed_gate() as open_gate:
+        ids = [script(["gate", 1], queue="first") for _ in range(2)]
+        for id_ in ids:
+            wait_event(id_, "at gate")
+        Job.objects.filter(pk__in=ids).update(queue="default")  # from now on the other one's
+        with measured("SIGKILL of a whole tree until its jobs run on another worker", 3 + 1 + 1):
+            one.kill_group()
+            for id_ in ids:
+                wait_event(id_, "at gate", 2)
+        open_gate()
+    for id_ in ids:
+        assert wait_status(id_, "done").attempts == 2
+        [(_, outcome, error)] = causes(id_)
+        assert (outcome, error.startswith("Lost worker ")) == ("lost", True)
+    stop_well(other)
+
+
+@pytest.mark.slow
+def test_rolling_deploys_under_load_burn_no_attempt(run_jobs: Fleet) -> None:
+    """Five deploys, each starting the new one before the old one is gone; jobs of all lengths around them."""
+    ids = [script(["sleep", 0.02]) for _ in range(400)]
+    ids += [script(["sleep", 2.5]) for _ in range(4)]  # longer than the grace: refunded each time
+    one = run_jobs("--threads", 4, "--grace", 1)
+    for _ in range(4):
+        ids += [script(["sleep", 0.02]) for _ in range(60)]
+        pids = children(one.popen.pid)
+        wait_until(Audit.objects.filter(pid__in=pids, event="start").exists, "it to work")
+        new = run_jobs("--threads", 4, "--grace", 1)
+        stop_well(one)
+        one = new
+    wait_until(lambda: not Job.objects.exclude(status="done").exists(), "the end", 60)
+    assert set(Job.objects.values_list("attempts", flat=True)) == {1}
+    assert set(Job.objects.values_list("status", flat=True)) == {"done"}
+    outcomes = {outcome for id_ in ids for _, outcome, _ in causes(id_)}
+    assert outcomes <= {"interrupted"}
+    twice = [id_ for id_ in ids if len(events(id_, "start")) != 1 + len(causes(id_))]
+    assert not twice, story(twice[0])
+    nothing_is_left()
+    stop_well(one)
+
+
+@pytest.mark.slow
+def test_refunds_of_a_running_job_end_with_the_fifth(run_jobs: Fleet) -> None:
+    """A pill must not hide behind deploys: a job that no deploy lets come to its end uses up its attempts at last."""
+    id_ = script(["sleep", 60], max_attempts=1)
+    for n in range(6):
+        one = run_jobs("--threads", 1, "--grace", 0.1)
+        wait_event(id_, "start", n + 1)
+        stop_well(one)
+    job = Job.objects.get(pk=id_)
+    assert (job.status, job.attempts, job.refunds) == ("dead", 1, 5)
+
+
+def _namespaces() -> list[str]:
+    """A command that makes what follows PID 1 of a namespace of its own; skips where that is not permitted."""
+    command = ["unshare", "-pf", "--mount-proc"]
+    if not shutil.which("unshare") or subprocess.run([*command, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("needs to make a PID namespace (unshare -pf --mount-proc), which is not permitted here")
+    return command
+
+
+def test_as_pid_1_of_a_container(run_jobs: Fleet) -> None:
+    """Orphans of others are buried too, a child's death is seen, and SIGTERM stops it."""
+    wrap = _namespaces()
+    one = run_jobs("--threads", 2, wrap=tuple(wrap))
+    [pid1] = wait_until(lambda: children(one.popen.pid), "the supervisor")
+    died = script(["kill", "SIGKILL"], then=[[["return", 1]]])
+    assert wait_status(died, "done").attempts == 2
+    assert all(a.pid < 1000 for a in events(died, "start")), "numbers of the namespace"
+    slow = script(["sleep", 60], then=[[]])
+    wait_event(slow, "start")
+    with measured("SIGTERM to PID 1 (grace 10 s)", 10 + 5):
+        kill(pid1, signal.SIGINT)
+        kill(pid1, signal.SIGTERM)
+        one.wait()
+    wait_gone([pid1])
+    assert Job.objects.get(pk=slow).status == "pending"
