@@ -20,7 +20,7 @@ from .held import Held, HeldJobs, Stage
 from .loop import Trouble
 
 EMPTY_PAUSE = 0.01
-"""Seconds after a claim that found nothing: announcements may come in thousands, for jobs that others take."""
+"""Seconds after claims in a row that found nothing: announcements may come in thousands, for jobs that others take."""
 
 
 class Starts(Protocol):
@@ -46,6 +46,7 @@ class ClaimLoop:
     trouble: Trouble
     stopping: bool = False
     _watched_at: float = 0.0
+    _empty: int = 0
 
     def run(self) -> None:
         """The loop."""
@@ -76,23 +77,30 @@ class ClaimLoop:
             return 0
         if got is None:
             return 60  # no room: a job that ends will ring
-        if not got:
-            if self.drain and empty_handed:
-                return None
-            time.sleep(EMPTY_PAUSE)
+        if got:
+            self._empty = 0
+        elif self.drain and empty_handed:
+            return None
+        else:
+            self._empty += 1
+            if self._empty > 1:
+                time.sleep(EMPTY_PAUSE)
         return self.claimer.pause(self.connection, listening=self.listening())
 
     def _claim(self) -> tuple[bool, int | None]:
         """Claim for each place that has room: whether there may be more, and how many came (None: there was no room)."""
         full, got = False, None
         for intake, place in self.places:
-            if room := self.claimer.room(intake):
+            room = self.claimer.room(intake)
+            intake.more = bool(intake.kinds) and not room
+            if room:
                 to_start, to_give_back = self.claimer.claim(ready(self.connection), intake, room)
                 for held in to_start:
                     place.submit(held)
                 self.give_back(to_give_back)
                 came = len(to_start) + len(to_give_back)
-                full = full or came >= room
+                intake.more = came >= room
+                full = full or intake.more
                 got = (got or 0) + came
         return full, got
 

@@ -93,6 +93,8 @@ class Intake:
         self._careful_until = 0.0
         self.low_water = 0
         """A buffer with fewer jobs is worth a look at whether to claim."""
+        self.more = False
+        """Whether there may be due jobs that were not claimed for lack of room: then a job that ends makes room for one."""
 
     @property
     def free(self) -> int:

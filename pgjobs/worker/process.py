@@ -324,7 +324,7 @@ class Worker:
         self._completer.complete(held, outcome)
         intake = self._intakes[held.pool]
         intake.pace.saw(seconds)
-        if self._held.buffered(held.pool) <= intake.low_water:
+        if (intake.more or not self._listener.listening) and self._held.buffered(held.pool) <= intake.low_water:
             self._claimer.wakes.ring()
 
     def _recorded(self, status: str) -> None:
@@ -332,8 +332,8 @@ class Worker:
         if status == "pending":
             self._claimer.ask_due = True
             self._claimer.wakes.ring()
-        elif not len(self._held):
-            self._claimer.wakes.ring()
+        elif not len(self._held) and (self.options.drain or self.retiring or self._claimer.exhausted):
+            self._claimer.wakes.ring()  # it may have been the last
 
     def _notified(self) -> None:
         self._claimer.ask_due = True
