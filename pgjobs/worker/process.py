@@ -324,7 +324,8 @@ class Worker:
         self._completer.complete(held, outcome)
         intake = self._intakes[held.pool]
         intake.pace.saw(seconds)
-        if (intake.more or not self._listener.listening) and self._held.buffered(held.pool) <= intake.low_water:
+        wanted = intake.more or not self._listener.listening or self._loop.stopping
+        if wanted and self._held.buffered(held.pool) <= intake.low_water:
             self._claimer.wakes.ring()
 
     def _recorded(self, status: str) -> None:
