@@ -195,15 +195,23 @@ class Process:
     """``manage.py run_jobs …``, in a process group of its own."""
 
     def __init__(
-        self, *args: object, url: str, env: Mapping[str, str] | None = None, wrap: tuple[str, ...] = ()
+        self,
+        *args: object,
+        url: str,
+        env: Mapping[str, str] | None = None,
+        wrap: tuple[str, ...] = (),
+        prelude: str = "",
     ) -> None:
         quick = {"PGJOBS_LEASE": "3", "PGJOBS_HEARTBEAT": "1", "PGJOBS_POLL_INTERVAL": "0.2", "PGJOBS_GRACE": "10"}
         environment = {name: value for name, value in os.environ.items() if not name.startswith(("COV_", "PYTEST_"))}
         environment |= {"DATABASE_URL": url, "DJANGO_SETTINGS_MODULE": "tests.settings", "PYTHONUNBUFFERED": "1"}
+        start = [str(BASE_DIR / "manage.py")]
+        if prelude:  # Python code that runs first, in the same process
+            start = ["-c", f"{prelude}\nimport runpy\nrunpy.run_path('manage.py', run_name='__main__')"]
         self._output: list[str] = []
         self.started_at = time.monotonic()
         self.popen = subprocess.Popen(
-            [*wrap, sys.executable, "-W", "error", str(BASE_DIR / "manage.py"), "run_jobs", *map(str, args)],
+            [*wrap, sys.executable, "-W", "error", *start, "run_jobs", *map(str, args)],
             env=environment | quick | dict(env or {}),
             cwd=BASE_DIR,
             stdin=subprocess.DEVNULL,
