@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
+import functools
 import logging
+import threading
 from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from ..payload import mend
 
@@ -17,21 +22,50 @@ LONGEST_LINE = 1_000
 lines: contextvars.ContextVar[deque[str] | None] = contextvars.ContextVar("pgjobs_log", default=None)
 
 
-class Capture(logging.Handler):
-    """Installed on the root logger while a worker runs; takes what the levels of the loggers let through."""
+_format = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
+_lock = threading.Lock()
+_users = 0
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
 
-    def emit(self, record: logging.LogRecord) -> None:
-        kept = lines.get()
-        if kept is None or record.name == "pgjobs" or record.name.startswith("pgjobs.worker"):
-            return
+@contextlib.contextmanager
+def installed() -> Iterator[None]:
+    """While a worker runs: every record that a logger's level lets through passes by here.
+
+    By the factory of records, not by a handler: a handler on the root logger would silence Python's last resort, which prints
+    warnings where a project has configured nothing, and it would miss loggers that do not propagate.
+    """
+    global _users
+    with _lock:
+        _users += 1
+        if _users == 1:
+            make = logging.getLogRecordFactory()
+            factory = functools.partial(_make_record, make)
+            logging.setLogRecordFactory(factory)
+            _installed[:] = [make, factory]
+    try:
+        yield
+    finally:
+        with _lock:
+            _users -= 1
+            if (
+                not _users and logging.getLogRecordFactory() is _installed[1]
+            ):  # else somebody wrapped it: it stays, idle
+                logging.setLogRecordFactory(_installed[0])
+
+
+_installed: list[Callable[..., logging.LogRecord]] = []
+
+
+def _make_record(make: Callable[..., logging.LogRecord], *args: Any, **options: Any) -> logging.LogRecord:
+    record = make(*args, **options)
+    kept = lines.get()
+    if kept is not None and _users and record.name != "pgjobs" and not record.name.startswith("pgjobs.worker"):
         try:
-            kept.append(self.format(record)[:LONGEST_LINE])
+            kept.append(_format.format(record)[:LONGEST_LINE])
         except Exception as e:  # noqa: BLE001 - a record with a broken argument must not fail the job
             kept.append(f"(a log record of {record.name} could not be formatted: {type(e).__name__})")
+        record.exc_text = None  # other formatters write it their own way
+    return record
 
 
 def new() -> deque[str]:

@@ -171,15 +171,16 @@ class Worker:
 
         Raises ConfigurationError when the database lacks the schema.
         """
-        captured = capture.Capture()
         try:
-            if self._introduce():
-                logging.getLogger().addHandler(captured)
-                self._start()
-                self._loop.run()
-            return self._shut_down()
+            with capture.installed():
+                if self._introduce():
+                    self._start()
+                    try:
+                        self._loop.run()
+                    except Exception as e:  # noqa: BLE001
+                        self._died("claimer", e)
+                return self._shut_down()
         finally:
-            logging.getLogger().removeHandler(captured)
             if self.options.own_process:
                 faulthandler.cancel_dump_traceback_later()
 

@@ -185,10 +185,36 @@ def test_two_jobs_at_once_do_not_mix_their_logs(workers: Workers, handlers: Hand
         assert f"I am {name}" in attempt["log"]
 
 
-def test_the_root_logger_is_left_as_it_was(workers: Workers) -> None:
-    before = list(logging.getLogger().handlers)
+def test_the_configuration_of_logging_is_left_alone(workers: Workers, handlers: Handlers) -> None:
+    """Also while a job runs: with a handler on the root logger Python would no longer print the warnings of a project that has
+    configured nothing."""
+    root, before = logging.getLogger(), logging.getLogRecordFactory()
+    found = []
+
+    @handlers
+    def look() -> None:
+        found.append(list(root.handlers))
+
+    expected = list(root.handlers)
+    look.enqueue()
     workers.drain()
-    assert logging.getLogger().handlers == before
+    assert found == [expected]
+    assert logging.getLogRecordFactory() is before
+
+
+def test_loggers_that_do_not_propagate_are_captured_too(workers: Workers, handlers: Handlers) -> None:
+    quiet = logging.getLogger("shop.quiet")
+    quiet.propagate = False
+
+    @handlers(max_attempts=1)
+    def talk() -> None:
+        quiet.warning("psst")
+        raise ValueError
+
+    job = talk.enqueue()
+    workers.drain()
+    quiet.propagate = True
+    assert "psst" in history(job.id)[0]["log"]
 
 
 def test_the_recursion_limit_is_not_changed(workers: Workers) -> None:
