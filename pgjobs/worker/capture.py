@@ -24,6 +24,22 @@ class Capture(logging.Handler):
         super().__init__()
         self.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
 
+    def handle(self, record: logging.LogRecord) -> bool:
+        """Keep it; and what nobody else handles still goes where Python writes it when there is no handler at all."""
+        last = logging.lastResort
+        if last is not None and record.levelno >= last.level and not self._others(record.name):
+            last.handle(record)
+        return bool(super().handle(record))
+
+    def _others(self, name: str) -> bool:
+        """Whether a record of a logger meets any handler but this one."""
+        logger: logging.Logger | None = logging.getLogger(name)
+        while logger is not None:
+            if any(handler is not self for handler in logger.handlers):
+                return True
+            logger = logger.parent if logger.propagate else None
+        return False
+
     def emit(self, record: logging.LogRecord) -> None:
         kept = lines.get()
         if kept is None or record.name == "pgjobs" or record.name.startswith("pgjobs.worker"):
