@@ -22,9 +22,13 @@ LONGEST_LINE = 1_000
 lines: contextvars.ContextVar[deque[str] | None] = contextvars.ContextVar("pgjobs_log", default=None)
 
 
+Factory = Callable[..., logging.LogRecord]
+
 _format = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
 _lock = threading.Lock()
 _users = 0
+_installed: list[Factory] = []
+"""Python's factory of records, and ours around it."""
 
 
 @contextlib.contextmanager
@@ -53,10 +57,7 @@ def installed() -> Iterator[None]:
                 logging.setLogRecordFactory(_installed[0])
 
 
-_installed: list[Callable[..., logging.LogRecord]] = []
-
-
-def _make_record(make: Callable[..., logging.LogRecord], *args: Any, **options: Any) -> logging.LogRecord:
+def _make_record(make: Factory, *args: Any, **options: Any) -> logging.LogRecord:
     record = make(*args, **options)
     kept = lines.get()
     if kept is not None and _users and record.name != "pgjobs" and not record.name.startswith("pgjobs.worker"):

@@ -413,9 +413,32 @@ VERBS: dict[str, Callable[..., None]] = {
     "spawn": spawn,
 }
 
+
+async def anote(run: Run, text: str) -> None:
+    await Note.objects.acreate(text=text, job_id=run.ctx.id if run.ctx else None)
+
+
+async def stray(run: Run) -> None:
+    """Leave a task that never ends; it records when it is cancelled."""
+
+    async def wait() -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            audit.record("stray cancelled", run.ctx)
+            raise
+
+    _strays.append(asyncio.create_task(wait()))
+    await asyncio.sleep(0)
+
+
+_strays: list[asyncio.Task[None]] = []
+
 AWAITED: dict[str, Callable[..., Any]] = {
     "sleep": asleep,
     "forever": aforever,
+    "note": anote,
+    "stray": stray,
     "until_cancelled": auntil_cancelled,
 }
 
