@@ -10,7 +10,6 @@ import datetime as dt
 import logging
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
 
 from asgiref.sync import sync_to_async
@@ -32,7 +31,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger("pgjobs")
 
 CHUNK = 2000
-"""Jobs of one statement of :func:`enqueue_many`."""
+"""Jobs of one statement of :func:`enqueue_many`, at most."""
+
+CHUNK_BYTES = 8 * 2**20
+"""Characters of payload of one statement, give or take a payload: PostgreSQL takes 256 MiB of jsonb at most."""
 
 
 class HasHandler(Protocol):
@@ -146,8 +148,7 @@ def enqueue_many(
                 handles[place] = Enqueued(id_, created, action, new.kind, new.queue, alias)
 
         waiting: Any = Enqueued(0, False, "", "", "", alias)
-        stream = _new_jobs(jobs, alias)
-        while chunk := list(islice(stream, CHUNK)):
+        for chunk in _chunks(_new_jobs(jobs, alias)):
             first = len(handles)
             handles += [waiting] * len(chunk)
             numbered = list(enumerate(chunk, first))
@@ -156,9 +157,10 @@ def enqueue_many(
             if plain:
                 flush([n for n, _ in plain], [new for _, new in plain])
         keyed.sort(key=lambda one: (one[1].kind.encode(), (one[1].dedupe_key or "").encode(), one[0]))
-        for start in range(0, len(keyed), CHUNK):
-            some = keyed[start : start + CHUNK]
-            flush([n for n, _ in some], [new for _, new in some])
+        first = 0
+        for chunk in _chunks(new for _, new in keyed):
+            flush([n for n, _ in keyed[first : first + len(chunk)]], chunk)
+            first += len(chunk)
     if signals.job_enqueued.receivers:
         for handle in handles:
             _announce(handle)
@@ -292,6 +294,20 @@ def _new_jobs(jobs: Iterable[Any], alias: str) -> Iterator[store.NewJob]:
                 f"item {n} of enqueue_many() is prepared for {prepared.using!r}, but stored in {alias!r}."
             )
         yield prepared.new
+
+
+def _chunks(news: Iterable[store.NewJob]) -> Iterator[list[store.NewJob]]:
+    """Jobs for one statement each: not too many, and not too much."""
+    chunk: list[store.NewJob] = []
+    size = 0
+    for new in news:
+        chunk.append(new)
+        size += len(new.payload) + len(new.meta or "")
+        if len(chunk) >= CHUNK or size >= CHUNK_BYTES:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk
 
 
 def _parent_id(alias: str, settings: Settings) -> int | None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import logging
+import os
 import threading
 import time
 import weakref
@@ -17,10 +19,13 @@ from typing import Any
 from asgiref.sync import sync_to_async
 
 from ..api.context import current, restored
-from . import capture, hygiene
+from ..api.registry import Handler
+from . import capture, forked, hygiene
 from .held import Held, HeldJobs
 from .outcome import Finish, Outcome
 from .running import Running
+
+logger = logging.getLogger("pgjobs")
 
 STRAYS = 1.0
 """Seconds that the tasks which a handler left behind may take to be cancelled."""
@@ -69,6 +74,7 @@ class AsyncExecutor:
         self._running = running
         self._ended = ended
         self._died = died
+        self._pid = os.getpid()
         self._loop = asyncio.new_event_loop()
         self._loop.set_task_factory(_make_task)  # type: ignore[arg-type]  # typeshed wants every keyword of every version
         self._sessions: dict[str, Any] = {}
@@ -93,11 +99,19 @@ class AsyncExecutor:
         try:
             asyncio.set_event_loop(self._loop)
             self._sessions = self._loop.run_until_complete(sync_to_async(hygiene.adopt_thread, thread_sensitive=True)())
-            self._loop.run_forever()
+            self._turn()
             self._loop.run_until_complete(sync_to_async(hygiene.leave_thread, thread_sensitive=True)())
             self._loop.close()
         except BaseException as e:  # noqa: BLE001
             self._died("event loop", e)
+
+    def _turn(self) -> None:
+        """Run the loop until it is stopped; asyncio lets an exit that a task or a callback raises end the loop as well."""
+        while True:
+            try:
+                return self._loop.run_forever()
+            except (SystemExit, KeyboardInterrupt) as e:
+                logger.warning("%s was raised in the event loop; only the task that raised it ends", type(e).__name__)
 
     def _spawn(self, held: Held) -> None:
         self._loop.create_task(self._run_one(held), context=contextvars.Context()).add_done_callback(self._check)
@@ -134,12 +148,12 @@ class AsyncExecutor:
                 await sync_to_async(hygiene.before, thread_sensitive=True)()
             with restored(held.job.meta):
                 args = (ctx,) if handler.takes_ctx else ()
-                task = place.task = self._loop.create_task(handler.function(*args, **arguments))
+                task = place.task = self._loop.create_task(self._handle(handler, args, arguments))
                 await asyncio.wait({task})
             if task.cancelled():
                 return self._running.raised(held, handler, asyncio.CancelledError(), skip=0)
             if (error := task.exception()) is not None:
-                return self._running.raised(held, handler, error, skip=0)
+                return self._running.raised(held, handler, error, skip=OWN_FRAMES)
             return self._running.returned(task.result())
         finally:
             held.log = list(kept)
@@ -149,3 +163,9 @@ class AsyncExecutor:
                 await asyncio.wait(strays, timeout=STRAYS)
             if self._sessions:
                 await sync_to_async(hygiene.after, thread_sensitive=True)()
+
+    async def _handle(self, handler: Handler, args: tuple[Any, ...], arguments: dict[str, Any]) -> object:
+        try:
+            return await handler.function(*args, **arguments)
+        finally:
+            forked.leave(self._pid)

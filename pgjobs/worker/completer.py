@@ -12,7 +12,7 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from typing import Any
 
@@ -44,6 +44,12 @@ logger = logging.getLogger("pgjobs")
 
 BATCH = 1000
 """Finishes of one statement."""
+
+BATCH_BYTES = 8 * 2**20
+"""Characters of results of one statement, give or take a result: PostgreSQL takes 256 MiB of jsonb at most."""
+
+TOO_MUCH = "54"
+"""The class of PostgreSQL's errors about values beyond its limits (too large, too deep); Django calls them operational."""
 
 BUSY_PAUSE = 0.05
 """Seconds before a row that somebody's open transaction holds is tried again."""
@@ -163,15 +169,15 @@ class Completer:
                 done.append((held, outcome))
             else:
                 self._guarded([(held, outcome)], functools.partial(self._one, held, outcome), trouble)
-        if done:
-            self._guarded(list(done), functools.partial(self._many, done), trouble)
+        for some in _batches(done):
+            self._guarded(list(some), functools.partial(self._many, some), trouble)
 
     def _guarded(self, items: list[Item], write: Callable[[BaseDatabaseWrapper], None], trouble: loop.Trouble) -> None:
         try:
             write(ready(self._connection))
             trouble.over()
         except Exception as e:  # noqa: BLE001
-            if isinstance(e, (DataError, UnicodeError)):
+            if isinstance(e, (DataError, UnicodeError)) or (loop.sqlstate(e) or "").startswith(TOO_MUCH):
                 self._isolate(items, e, trouble)
                 return
             pause = trouble.met(e, self._connection)
@@ -249,6 +255,20 @@ class Completer:
             )
             return
         tell(self._announcer, job, outcome, status)
+
+
+def _batches(done: list[tuple[Held, Finish]]) -> Iterator[list[tuple[Held, Finish]]]:
+    """Finishes for one statement each."""
+    some: list[tuple[Held, Finish]] = []
+    size = 0
+    for one in done:
+        some.append(one)
+        size += len(one[1].result or "")
+        if size >= BATCH_BYTES:
+            yield some
+            some, size = [], 0
+    if some:
+        yield some
 
 
 def tell(announcer: Announcer, job: store.ClaimedJob, outcome: Outcome, status: str) -> None:

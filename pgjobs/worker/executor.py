@@ -7,6 +7,7 @@ clean up, hand the outcome on. Nothing that a handler does may reach the thread'
 from __future__ import annotations
 
 import contextvars
+import os
 import queue
 import threading
 import time
@@ -18,13 +19,13 @@ from django.db import connections, transaction
 from .. import store
 from ..api.context import JobContext, current, restored
 from ..api.registry import Handler
-from . import capture, hygiene
+from . import capture, forked, hygiene
 from .held import Held, HeldJobs
 from .outcome import Finish, Finished, Outcome
 from .running import LeaseLost, Running
 from .slot import Interrupted, Slot
 
-OWN_FRAMES = 2
+OWN_FRAMES = 3
 """Frames of this module between the catch and the handler, left out of tracebacks."""
 
 
@@ -45,6 +46,7 @@ class Executor:
         self._running = running
         self._ended = ended
         self._died = died
+        self._pid = os.getpid()
         self._slots = [Slot() for _ in range(threads)]
         self._threads = [
             threading.Thread(target=self._run, args=(slot,), name=f"pgjobs-{n}", daemon=True)
@@ -126,15 +128,21 @@ class Executor:
         return self._running.raised(held, handler, raised or Interrupted(), skip=OWN_FRAMES)
 
     def _call(self, held: Held, handler: Handler, ctx: JobContext, arguments: dict[str, Any]) -> Outcome:
-        args = (ctx,) if handler.takes_ctx else ()
         if not handler.atomic:
-            return self._running.returned(handler.function(*args, **arguments))
+            return self._running.returned(self._handle(handler, ctx, arguments))
         # Exactly once: the effects and the finish are one transaction.
         alias = self._running.settings.DATABASE
         with transaction.atomic(using=alias):
             with connections[alias].cursor() as cursor:
                 cursor.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
-            finish = self._running.returned(handler.function(*args, **arguments))
+            finish = self._running.returned(self._handle(handler, ctx, arguments))
             if not store.finish(connections[alias], held.job.id, held.job.lease, finish.result, finish.note):
                 raise LeaseLost
         return Finished()
+
+    def _handle(self, handler: Handler, ctx: JobContext, arguments: dict[str, Any]) -> object:
+        args = (ctx,) if handler.takes_ctx else ()
+        try:
+            return handler.function(*args, **arguments)
+        finally:
+            forked.leave(self._pid)

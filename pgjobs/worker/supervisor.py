@@ -24,6 +24,7 @@ from django.db import connections
 
 from ..conf import Settings
 from ..exceptions import ConfigurationError
+from . import forked
 from .board import Board, State
 from .claimer import MOST
 from .process import EX_CONFIG, EX_SOFTWARE, EX_TEMPFAIL, LAST_MOMENTS, Options, Worker, worker_name
@@ -318,6 +319,7 @@ class Supervisor:
 
 def _work(settings: Settings, options: Options, name: str, board: Board, alive: int, say: Callable[[str], None]) -> int:
     """The life of a worker process, from the fork to its exit code."""
+    forked.watch()
     worker = Worker(settings, options, say, board=board, name=name, supervisor=alive)
     signal.signal(signal.SIGTERM, lambda *_: worker.stop())
     faulthandler.register(signal.SIGUSR1, all_threads=True, chain=False)  # where does it hang? kill -USR1 tells

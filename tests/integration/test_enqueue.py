@@ -13,6 +13,7 @@ from asgiref.sync import async_to_sync
 from django.core.exceptions import SynchronousOnlyOperation
 from django.db import connection, transaction
 from django.test import override_settings
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from pgjobs import aenqueue, aenqueue_many, enqueue, enqueue_many, signals
@@ -380,6 +381,22 @@ def test_one_that_is_wrong_stops_all_and_the_transaction_is_usable(
         Note.objects.create(text="after")
     assert not Job.objects.exists()
     assert Note.objects.exists()
+
+
+@pytest.mark.parametrize("keyed", [False, True])
+def test_many_large_ones_go_in_several_statements(keyed: bool) -> None:
+    """Each payload is within its limit, but PostgreSQL takes no more than 256 MiB of jsonb at once."""
+    text = "x" * 1_000_000
+    jobs = [
+        scripted.using(dedupe_key=f"large-{n}" if keyed else None).prepare(steps=[["return", text]]) for n in range(20)
+    ]
+    with CaptureQueriesContext(connection) as queries:
+        handles = enqueue_many(jobs)
+    statements = [query["sql"] for query in queries.captured_queries if "pgjobs_enqueue_many" in query["sql"]]
+    assert len(statements) == 3
+    assert max(map(len, statements)) < 10 * 2**20
+    assert [handle.created for handle in handles] == [True] * 20
+    assert Job.objects.filter(pk__in=[handle.id for handle in handles]).count() == 20
 
 
 def test_many_of_none() -> None:

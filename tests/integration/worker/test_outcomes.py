@@ -5,18 +5,21 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import sys
+import threading
 from typing import Any
 
 import pytest
 from django.utils import timezone
 
-from pgjobs import Cancel, Fail, Fixed, Retry, Snooze
+from pgjobs import Cancel, Fail, Fixed, Retry, Snooze, enqueue_many, payload
 from pgjobs.models import Attempt, Job
 from tests.rows import NO_LEASE, age, columns, database_now, history
 from tests.testapp import audit, script
 from tests.testapp.jobs import picky, scripted, scripted_now
 from tests.waiting import wait_until
 from tests.worker_harness import Handlers, Workers
+
+from .conftest import Statements
 
 AT_ONCE = Fixed(0, jitter=0)
 
@@ -333,3 +336,47 @@ def test_worker_ids_name_each_attempt(workers: Workers) -> None:
     second = workers.drain()
     assert job.get().worker_ids == [first.name, second.name, second.name]
     assert Attempt.objects.count() == 2
+
+
+def test_large_results_go_in_several_statements(workers: Workers, handlers: Handlers, statements: Statements) -> None:
+    """Each is within the limit, but PostgreSQL takes no more than 256 MiB of jsonb at once."""
+
+    @handlers
+    def large() -> str:
+        return "x" * 1_000_000
+
+    enqueue_many((large, None) for _ in range(20))
+    worker = workers.make({"drain": True}, LEASE=60)
+    waiting = worker.worker._completer._queue
+    go_on = threading.Event()
+    waiting.put(go_on.wait)  # all of them wait for the completer
+    worker.begin()
+    wait_until(lambda: waiting.qsize() == 20, "20 results")
+    go_on.set()
+    worker.ended()
+
+    assert Job.objects.filter(status="done", attempts=1, result="x" * 1_000_000).count() == 20
+    assert len(statements.of("pgjobs_finish_many")) == 3
+
+
+def test_a_result_beyond_a_limit_of_the_server_stops_no_other(
+    workers: Workers, handlers: Handlers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """JSON that is nested too deep for the server's stack is an OperationalError, as a lost connection is."""
+    dumps = payload.dumps_result
+
+    def dumps_deep(value: object, limit: int) -> tuple[str | None, str | None]:
+        return ("[" * 50_000 + "]" * 50_000, None) if value == "deep" else dumps(value, limit)
+
+    monkeypatch.setattr(payload, "dumps_result", dumps_deep)
+
+    @handlers
+    def give(value: str) -> str:
+        return value
+
+    first, deep, last = (give.enqueue(value) for value in ("first", "deep", "last"))
+    workers.drain()
+
+    assert [one.get().result for one in (first, deep, last)] == ["first", None, "last"]
+    assert {one.get().status for one in (first, deep, last)} == {"done"}
+    assert "result not stored: PostgreSQL refused it" in (deep.get().last_error or "")
