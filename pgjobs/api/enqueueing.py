@@ -16,12 +16,12 @@ from asgiref.sync import sync_to_async
 from django.apps import apps
 from django.conf import settings as django_settings
 from django.core.exceptions import SynchronousOnlyOperation
-from django.db import connections, transaction
+from django.db import ProgrammingError, connections, transaction
 
 from .. import payload as json_payload
 from .. import signals, store
 from ..conf import Settings, get_settings
-from ..exceptions import EnqueueError, PayloadTypeError, seconds
+from ..exceptions import EnqueueError, PayloadTypeError, SchemaError, seconds
 from .context import captured, current
 from .registry import UNSET, Handler, check_attempts, check_number, check_timeout, registry
 
@@ -35,6 +35,10 @@ CHUNK = 2000
 
 CHUNK_BYTES = 8 * 2**20
 """Characters of payload of one statement, give or take a payload: PostgreSQL takes 256 MiB of jsonb at most."""
+
+
+UNDEFINED_FUNCTION = "42883"
+"""PostgreSQL's code of it."""
 
 
 class HasHandler(Protocol):
@@ -96,7 +100,7 @@ def enqueue(
     from the settings.
 
     Raises a subclass of ValueError that names the argument; of TypeError too for arguments that do not fit the handler
-    and for types that JSON lacks. The caller's transaction is usable afterwards.
+    and for types that JSON lacks. The caller's transaction is usable afterwards. Raises SchemaError before ``migrate``.
     """
     prepared = prepare(
         job_or_kind,
@@ -116,7 +120,7 @@ def enqueue(
     alias = prepared.using or settings.DATABASE
     _warn_of_other_transactions(alias)
     new = prepared.new
-    with _async_hint("enqueue"):
+    with _hints("enqueue", alias):
         id_, created, action = store.enqueue(
             connections[alias], new, parent_id=_parent_id(alias, settings), notify=settings.NOTIFY
         )
@@ -139,7 +143,7 @@ def enqueue_many(
     _warn_of_other_transactions(alias)
     handles: list[Enqueued] = []
     keyed: list[tuple[int, store.NewJob]] = []
-    with _async_hint("enqueue_many"), transaction.atomic(using=alias):
+    with _hints("enqueue_many", alias), transaction.atomic(using=alias):
         parent_id = _parent_id(alias, settings)
 
         def flush(places: list[int], news: list[store.NewJob]) -> None:
@@ -264,6 +268,8 @@ def _timeout(given: Any, handler: Handler | None, settings: Settings) -> float |
 def _run_after(value: Any) -> dt.datetime | float | None:
     if value is None or isinstance(value, dt.datetime):
         return None if value is None else _time(value, "run_after")
+    if isinstance(value, bool) or not isinstance(value, (int, float, dt.timedelta)):
+        raise EnqueueError(f"run_after takes a datetime, a timedelta or seconds; got {type(value).__name__}.")
     return seconds(value, "run_after")
 
 
@@ -272,7 +278,7 @@ def _time(value: Any, name: str) -> dt.datetime:
         raise EnqueueError(f"{name} has to be a datetime, not {type(value).__name__}.")
     if value.tzinfo is None and django_settings.USE_TZ:
         raise EnqueueError(
-            f"{name} is a naive datetime while USE_TZ is on. Use django.utils.timezone.now() and the like."
+            f"{name} is a naive datetime while USE_TZ is on. Make it aware: django.utils.timezone.make_aware(value)."
         )
     if not 1 < value.year < 9999:
         raise EnqueueError(f"{name} has to lie between the years 2 and 9998, not in {value.year}.")
@@ -333,11 +339,12 @@ def _warn_of_other_transactions(alias: str) -> None:
             )
 
 
-class _async_hint:  # noqa: N801 - reads as a statement
-    """Django's error for database access in a coroutine, with the name of the way out."""
+class _hints:  # noqa: N801 - reads as a statement
+    """Two errors that a newcomer meets, with the way out: database access in a coroutine, and a forgotten ``migrate``."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, alias: str) -> None:
         self.name = name
+        self.alias = alias
 
     def __enter__(self) -> None:
         pass
@@ -347,3 +354,9 @@ class _async_hint:  # noqa: N801 - reads as a statement
             raise SynchronousOnlyOperation(
                 f"{self.name}() was called in an async context; use `await a{self.name}(…)`."
             ) from None
+        if isinstance(error, ProgrammingError) and getattr(error.__cause__, "sqlstate", "") == UNDEFINED_FUNCTION:
+            raise SchemaError(
+                f"the database {connections[self.alias].settings_dict['NAME']!r} (alias {self.alias!r}) lacks the functions "
+                'of pgjobs on this connection\'s search path. With "pgjobs" in INSTALLED_APPS, run '
+                f"`manage.py migrate --database {self.alias}`."
+            ) from error

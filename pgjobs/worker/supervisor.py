@@ -81,6 +81,7 @@ class Supervisor:
         self._introduced = False
         self._stop_at = 0.0
         self._signals = 0
+        self._told = False
         self._exit_code = 0
         self._bell: tuple[int, int] = (-1, -1)
         self._alive: tuple[int, int] = (-1, -1)
@@ -113,6 +114,9 @@ class Supervisor:
         self._bury()
         now = time.monotonic()
         if self._stop_at:
+            if self._signals and not self._told:
+                self._told = True
+                self._tell_what_runs()
             if now > self._stop_at:
                 self._kill_all("did not stop in time")
             return bool(self._children)
@@ -300,6 +304,15 @@ class Supervisor:
             self._kill_all("told to end at once")
             self._exit_code = 128 + number
             self._stop_at = time.monotonic()
+
+    def _tell_what_runs(self) -> None:
+        """Whoever pressed Ctrl-C sees why it takes its time, and how to end that."""
+        entries = [entry for child in self._children.values() if child.board for entry in child.board.entries()]
+        if running := sum(entry.state is State.RUNNING for entry in entries):
+            self._say(
+                f"pgjobs stops: {running} running job{'s' * (running > 1)} may finish, for {self._settings.GRACE:g} s at most; "
+                "a second signal kills the worker at once"
+            )
 
     def _sleep(self) -> None:
         with contextlib.suppress(InterruptedError):

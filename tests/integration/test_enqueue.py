@@ -19,7 +19,7 @@ from django.utils import timezone
 from pgjobs import aenqueue, aenqueue_many, enqueue, enqueue_many, signals
 from pgjobs.api import context
 from pgjobs.api.context import set_context_hooks
-from pgjobs.exceptions import ConfigurationError, EnqueueError, PayloadTooLarge, PayloadTypeError
+from pgjobs.exceptions import ConfigurationError, EnqueueError, PayloadTooLarge, PayloadTypeError, SchemaError
 from pgjobs.models import Job
 from tests.factories import JobFactory
 from tests.rows import columns, database_now
@@ -181,8 +181,15 @@ REFUSED: list[tuple[Any, Any, dict[str, Any], type[Exception], str]] = [
     ("x", None, {"timeout": float("inf")}, EnqueueError, "^timeout takes a duration"),
     ("x", None, {"timeout": "5"}, EnqueueError, "^timeout takes seconds or a timedelta; got str"),
     ("x", None, {"run_after": NAIVE}, EnqueueError, "^run_after is a naive datetime while USE_TZ is on"),
-    ("x", None, {"run_after": NAIVE.date()}, EnqueueError, "^run_after takes seconds or a timedelta; got date"),
-    ("x", None, {"run_after": "2031-01-01"}, EnqueueError, "^run_after takes seconds"),
+    (
+        "x",
+        None,
+        {"run_after": NAIVE.date()},
+        EnqueueError,
+        "^run_after takes a datetime, a timedelta or seconds; got date",
+    ),
+    ("x", None, {"run_after": "2031-01-01"}, EnqueueError, "^run_after takes a datetime"),
+    ("x", None, {"run_after": True}, EnqueueError, "^run_after takes a datetime, a timedelta or seconds; got bool"),
     ("x", None, {"run_after": -1}, EnqueueError, "^run_after takes a duration from 0"),
     ("x", None, {"run_after": dt.timedelta.max}, EnqueueError, "^run_after takes a duration"),
     ("x", None, {"run_after": dt.datetime.max.replace(tzinfo=dt.UTC)}, EnqueueError, "^run_after has to lie between"),
@@ -585,6 +592,21 @@ def test_in_a_coroutine_the_error_names_the_way_out(call: Callable[[], Any], way
 
     with pytest.raises(SynchronousOnlyOperation, match=way_out):
         asyncio.run(view())
+
+
+@pytest.mark.parametrize("call", [lambda: add.enqueue(1), lambda: enqueue_many([add.prepare(1)])])
+def test_before_migrate_the_error_names_the_database_and_the_way_out(call: Callable[[], Any]) -> None:
+    with transaction.atomic():
+        with connection.cursor() as cursor:
+            cursor.execute("SET LOCAL search_path TO pg_temp")
+        with (
+            pytest.raises(
+                SchemaError, match=r"alias 'default'.*INSTALLED_APPS.*`manage\.py migrate --database default`"
+            ),
+            transaction.atomic(),
+        ):
+            call()
+        transaction.set_rollback(True)
 
 
 def test_aenqueue_is_part_of_the_callers_transaction_and_checks_the_same() -> None:

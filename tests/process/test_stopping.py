@@ -103,3 +103,17 @@ def test_a_signal_in_the_moment_of_the_fork_reaches_the_new_process(run_jobs: St
 def test_a_thread_that_a_handler_left_does_not_keep_it(run_jobs: Start) -> None:
     scripted.enqueue(steps=[["spawn", 3600]])
     assert run_jobs("--drain").wait() == 0
+
+
+def test_who_stops_it_is_told_what_still_runs(run_jobs: Start) -> None:
+    with script.closed_gate() as open_gate:
+        job = scripted.enqueue(steps=[["gate", 1]])
+        worker = run_jobs(PGJOBS_GRACE="7.5")
+        wait_until(lambda: "at gate" in audit.events(job.id))
+        worker.send(signal.SIGTERM)
+        worker.wait_for("pgjobs stops: 1 running job may finish, for 7.5 s at most; a second signal kills the worker")
+        open_gate()
+        assert worker.wait() == 0
+    idle = run_jobs().wait_ready()
+    assert idle.stop() == 0
+    assert "pgjobs stops" not in idle.output

@@ -46,9 +46,19 @@ class Command(BaseCommand):
         add("--threads", type=above_zero, metavar="N", help="handlers that run at once in each (PGJOBS['THREADS'])")
         add("--drain", action="store_true", help="run everything due that this worker can run, then exit")
         add("--max-jobs", type=above_zero, metavar="N", help="run so many jobs, then exit")
-        add("--poll-interval", type=seconds_above_zero, metavar="SECONDS", help="how often to look, listening or not")
+        add(
+            "--poll-interval",
+            type=seconds_above_zero,
+            metavar="SECONDS",
+            help="how often to look, listening or not (PGJOBS['POLL_INTERVAL'])",
+        )
         add("--no-listen", action="store_true", help="poll only; behind a transaction pooler, for example")
-        add("--grace", type=seconds, metavar="SECONDS", help="how long to wait for running handlers when stopping")
+        add(
+            "--grace",
+            type=seconds,
+            metavar="SECONDS",
+            help="how long to wait for running handlers when stopping (PGJOBS['GRACE'])",
+        )
         add("--recycle-jobs", type=above_zero, metavar="N", help="replace a process after about so many jobs")
         add("--recycle-rss", type=above_zero, metavar="MIB", help="replace a process that holds so much memory")
         add(
@@ -68,6 +78,7 @@ class Command(BaseCommand):
             )
         if options["queue"] and not set(options["queue"]) - set(options["exclude_queue"]):
             raise CommandError("every --queue is excluded by --exclude-queue: nothing to serve.")
+        log_to_stderr(options["verbosity"])
         if django_settings.DEBUG:
             self.say("DEBUG is on: fine for development, slow and talkative in production.")
         if settings.DATABASE != (usual := get_settings().DATABASE):
@@ -122,6 +133,17 @@ class Command(BaseCommand):
         """A line on standard output, at once."""
         self.stdout.write(line)
         self.stdout.flush()
+
+
+def log_to_stderr(verbosity: int) -> None:
+    """In a project that configures no logging the worker writes its log itself: what ended badly, and when."""
+    if logger.hasHandlers():
+        return
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
+    logger.addHandler(handler)
+    if logger.level == logging.NOTSET:
+        logger.setLevel({0: logging.WARNING, 1: logging.INFO}.get(verbosity, logging.DEBUG))
 
 
 def end(code: int) -> None:
