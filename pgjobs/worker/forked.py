@@ -10,6 +10,7 @@ import contextlib
 import os
 import signal
 import sys
+import threading
 import traceback
 import weakref
 from typing import Any
@@ -18,6 +19,7 @@ from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
 
+_thread = threading.local()
 _opened: list[weakref.ref[Any]] = []
 _inherited: list[Any] = []
 """Kept, so that nobody says goodbye to the server on a connection that is the worker's."""
@@ -26,7 +28,7 @@ _inherited: list[Any] = []
 def watch() -> None:
     """Call once in a worker process, before it opens connections."""
     connection_created.connect(_note, dispatch_uid="pgjobs.worker.forked")
-    os.register_at_fork(after_in_child=_disown)
+    os.register_at_fork(before=_hold_signals, after_in_parent=_let_signals, after_in_child=_disown)
 
 
 def _note(sender: object, connection: BaseDatabaseWrapper, **_: object) -> None:
@@ -35,9 +37,19 @@ def _note(sender: object, connection: BaseDatabaseWrapper, **_: object) -> None:
         _opened.append(weakref.ref(connection.connection))
 
 
+def _hold_signals() -> None:
+    """Until the new process has its own way to meet SIGTERM; here another thread takes what comes meanwhile."""
+    _thread.mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+
+
+def _let_signals() -> None:
+    signal.pthread_sigmask(signal.SIG_SETMASK, _thread.mask)
+
+
 def _disown() -> None:
     """In a process that was just forked."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    _let_signals()
     nothing = os.open(os.devnull, os.O_RDWR)
     for one in _opened:
         raw = one()

@@ -10,7 +10,7 @@ How it is decided, for each pair of runs of one job of which the second began be
 3. And that worker must have been silent with reason: in the time from LEASE before ``reserved_until`` until the reaping, it
    was stopped, or cut off from the database, for at least LEASE - HEARTBEAT (its last beat may be a heartbeat old) less
    SLACK. A terminated backend or a restarted server cuts off until the loops have recovered, which they promise to do within
-   RECOVERY. That the machine had no time for anybody counts too.
+   RECOVERY. A process that a job of its own has frozen is silent too. That the machine had no time for anybody counts too.
 4. Two more ends of a reservation may come before the end of the handler, and DESIGN says so: an attempt that was recorded as
    timed out because its thread does not stop, and one that was released because GRACE was over.
 """
@@ -96,7 +96,9 @@ def _inexcusable(history: History, first: Run, second: Run, ended: float | None)
 def _silence(history: History, ending: Move) -> float:
     """Seconds for which a worker could not have beaten, in the last lease before its reservation was ended."""
     since = (ending.until_old or ending.at) - history.lease
-    return _covered(history.troubles, ending.pid, since, ending.at)
+    # A process with a deadly job does nothing any more; one that is frozen waits for its watchdog.
+    fatal = [Trouble(kind="stop", began=at, ended=ending.at, pids=frozenset({pid})) for pid, at in history.deadly]
+    return _covered([*history.troubles, *fatal], ending.pid, since, ending.at)
 
 
 def _enough(history: History) -> float:

@@ -81,10 +81,10 @@ def run_elsewhere(server: Server) -> Iterator[Callable[..., Process]]:
 Start = Callable[..., Process]
 
 
-def insert(server: Server, steps: str, **columns: Any) -> int:
+def insert(server: Server, steps: str, *, kind: str = "scripted_now", **columns: Any) -> int:
     """A scripted job on that server, by plain SQL as any other program would."""
     names = ["kind", "payload", *columns]
-    values = ["scripted_now", f'{{"steps": {steps}}}', *columns.values()]
+    values = [kind, f'{{"steps": {steps}}}', *columns.values()]
     marks = ", ".join(["%s"] * len(values))
     insert = f"INSERT INTO pgjobs_job ({', '.join(names)}) VALUES ({marks}) RETURNING id"  # noqa: S608
     found: int = server.query(insert, *values)

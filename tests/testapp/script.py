@@ -18,12 +18,14 @@ import contextlib
 import contextvars
 import ctypes
 import hashlib
+import multiprocessing
 import os
 import re
 import signal
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
 
@@ -51,6 +53,7 @@ class Run:
 
     def __init__(self, ctx: JobContext | None) -> None:
         self.ctx = ctx
+        self.forked: Any = None
 
     def play(self, steps: Steps) -> object:
         """Do the steps; the value of ``return``, else None. What a step raises is raised."""
@@ -370,7 +373,34 @@ def spawn(run: Run, seconds: float = 3600) -> None:
     threading.Thread(target=time.sleep, args=(seconds,), daemon=True, name="left behind").start()
 
 
+def fork(run: Run, what: str) -> None:
+    """Fork a process that writes notes beside us (``note``), sleeps until ``end_fork``, or returns from the handler."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # there are threads, as in any handler that forks
+        if what == "return":
+            pid = os.fork()
+            raise Returned("the child's" if pid == 0 else os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+        target, arguments = (note, (Run(None), "forked")) if what == "note" else (time.sleep, (3600,))
+        run.forked = multiprocessing.get_context("fork").Process(target=target, args=arguments)
+        Note.objects.exists()  # so that there is a connection to inherit
+        run.forked.start()
+    if what == "note":
+        for _ in range(50):
+            Note.objects.exists()
+        run.forked.join()
+        raise Returned(run.forked.exitcode)
+
+
+def end_fork(run: Run) -> None:
+    """SIGTERM to what ``fork`` started, and return its exit code."""
+    run.forked.terminate()
+    run.forked.join(5)
+    raise Returned(run.forked.exitcode)
+
+
 VERBS: dict[str, Callable[..., None]] = {
+    "fork": fork,
+    "end_fork": end_fork,
     "return": return_,
     "return_odd": return_odd,
     "raise": raise_,

@@ -1,4 +1,4 @@
-"""The worker's handler on the root logger: it keeps lines, and takes none away from anybody."""
+"""The worker keeps log lines of its jobs, and takes none away from anybody."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from pgjobs.worker import capture
 
 @contextlib.contextmanager
 def no_logging_settings() -> Iterator[None]:
-    """The root logger as in a project that configures no logging, with the worker's handler on it. (pytest has its own.)"""
+    """The root logger as in a project that configures no logging, while a worker runs. (pytest has handlers on it.)"""
     root = logging.getLogger()
     before = root.handlers[:]
-    root.handlers[:] = [capture.Capture()]
+    root.handlers.clear()
     try:
-        yield
+        with capture.installed():
+            yield
     finally:
         root.handlers[:] = before
 

@@ -288,6 +288,7 @@ GOOD: dict[str, Callable[[], Story]] = {
     "cut off for the lease": lambda: with_(
         stopped(0), troubles=[Trouble(kind="server away", began=1.2, ended=6, pids=frozenset())]
     ),
+    "frozen by its own job, and its supervisor stopped": lambda: with_(leases_lapse(""), deadly=[(11, 1.5)]),
     "the machine stood still": lambda: with_(
         stopped(0), troubles=[Trouble(kind="machine stalled", began=1.2, ended=6.9, pids=frozenset())]
     ),

@@ -168,6 +168,38 @@ def test_sys_exit_from_deep_inside_ends_only_the_job(workers: Workers, handlers:
     assert job.get().last_error == "SystemExit: 4"
 
 
+@pytest.mark.parametrize("where", ["the handler", "a task of its own", "a callback"])
+def test_sys_exit_in_a_coroutine_ends_only_the_job(workers: Workers, handlers: Handlers, where: str) -> None:
+    """asyncio lets it end the event loop, and with it all that runs there."""
+    others_run = threading.Event()
+
+    @handlers(max_attempts=1)
+    async def leave() -> None:
+        while not others_run.is_set():
+            await asyncio.sleep(0.01)
+        if where == "a callback":
+            asyncio.get_running_loop().call_soon(sys.exit, 4)
+            await asyncio.sleep(0.05)
+        elif where == "a task of its own":
+            await asyncio.gather(exits())
+        sys.exit(4)
+
+    async def exits() -> None:
+        sys.exit(4)
+
+    @handlers
+    async def other() -> str:
+        others_run.set()
+        await asyncio.sleep(0.3)
+        return "whole"
+
+    job, neighbour = leave.enqueue(), other.enqueue()
+    worker = workers.drain()
+    assert (worker.recorded, worker.code) == ({"dead": 1, "done": 1}, 0)
+    assert job.get().last_error == "SystemExit: 4"
+    assert (neighbour.get().attempts, neighbour.get().result) == (1, "whole")
+
+
 # Retry ---------------------------------------------------------------------------------------------------------------
 
 

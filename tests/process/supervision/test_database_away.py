@@ -93,7 +93,7 @@ class Usage:
         cpu, descriptors = self._look()
         print(f"{cpu - self.cpu:.2f} s of CPU in {seconds:.1f} s; descriptors {self.descriptors} → {descriptors}")
         assert cpu - self.cpu < 0.15 * seconds + 0.5
-        assert descriptors <= self.descriptors + 1
+        assert descriptors <= self.descriptors + 5  # connections of handlers; a leak would be one more for each try
 
 
 def works_again(jobs: Jobs, within: float = BACK) -> None:
