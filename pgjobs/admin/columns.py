@@ -14,7 +14,7 @@ from ..api.registry import registry
 from ..models import Job
 from ..states import Status
 from .masking import Masker, parse
-from .wording import first_line, relative, span, time_tag, visible
+from .wording import first_line, relative, span, time_tag, visible, without_class
 
 
 class Columns:
@@ -68,7 +68,9 @@ def _error(job: Any) -> SafeString | str:
     return format_html(
         ' <span class="pgj-error"><b>{}</b> {}</span>',
         masker.text(job.error_class or "").rpartition(".")[2],
-        first_line(masker.text(job.error_head)) if job.secrets_in is not None else "…",
+        without_class(first_line(masker.text(job.error_head)), job.error_class or "")
+        if job.secrets_in is not None
+        else "…",
     )
 
 

@@ -20,7 +20,7 @@ from ..states import LIVE, AttemptOutcome
 from .facts import Facts, paused
 from .masking import UNREADABLE, Masker, parse
 from .story import Story, tell
-from .wording import first_line, full, relative, span, visible
+from .wording import first_line, full, relative, span, visible, without_class
 
 MOST_ATTEMPTS = 25
 """Attempts that are shown, the latest."""
@@ -111,7 +111,7 @@ def read(queryset: QuerySet[Job], job: Job, *, secrets_allowed: bool) -> Detail 
         now=now,
         story=tell(facts),
         error_class=masker.text(job.error_class or ""),
-        error_headline=first_line(error),
+        error_headline=without_class(first_line(error), job.error_class or ""),
         error=error if secrets_allowed else "",
         payload=masker.document(payload) if secrets_allowed else "",
         result=masker.document(result) if secrets_allowed and result is not None else "",
@@ -168,7 +168,7 @@ def _shown(attempt: Attempt, masker: Masker, now: dt.datetime, secrets_allowed: 
         took=_took(attempt),
         worker=visible(attempt.worker),
         error_class=masker.text(attempt.error_class),
-        headline=first_line(error),
+        headline=without_class(first_line(error), attempt.error_class),
         error=error if secrets_allowed and error.strip() != first_line(error) else "",
         traceback=masker.text(attempt.traceback) if secrets_allowed else "",
         log=masker.text(attempt.log) if secrets_allowed else "",

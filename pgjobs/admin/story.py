@@ -192,7 +192,7 @@ def _notes(facts: Facts) -> Iterator[str]:
             "n": job.lost
         }
     if live and job.suspect:
-        yield _("It ran with others when their worker died. Nobody knows which was guilty, so it runs alone next.")
+        yield _("It was running when its worker died and may be the cause, so it runs alone until it has ended.")
     if not facts.known_here:
         yield _(
             "This site has no handler of the kind “%(kind)s”. Either another service runs it, or the handler was renamed "

@@ -38,6 +38,12 @@ def first_line(text: str, most: int = 160) -> str:
     return line if len(line) <= most else line[: most - 1] + "…"
 
 
+def without_class(line: str, error_class: str) -> str:
+    """The line of an error beside which its class stands already: ``boom`` of ``ValueError: boom``."""
+    name, colon, rest = line.partition(":")
+    return rest.strip() if colon and rest.strip() and name == error_class.rpartition(".")[2] else line
+
+
 def span(length: dt.timedelta, units: int = 2) -> str:
     """A duration in short: ``350 ms``, ``12 s``, ``4 min 10 s``, ``2 h 5 min``, ``3 d 4 h``; roughly with one unit."""
     seconds = abs(length.total_seconds())

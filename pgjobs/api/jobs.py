@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import functools
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
+from typing import Any, Concatenate, Generic, ParamSpec, TypedDict, TypeVar, Unpack, overload
 
 from asgiref.sync import sync_to_async
 
@@ -20,6 +21,26 @@ R = TypeVar("R", covariant=True)
 Errors = type[BaseException] | tuple[type[BaseException], ...]
 
 
+class EnqueueOptions(TypedDict, total=False):
+    """What ``handler.using(…)`` takes: the options of :func:`pgjobs.enqueue`."""
+
+    queue: str
+    priority: int
+    run_after: dt.datetime | dt.timedelta | float | None
+    dedupe_key: str | None
+    on_conflict: str
+    max_attempts: int
+    timeout: dt.timedelta | float | None
+    expires_at: dt.datetime | None
+    meta: Mapping[str, Any] | None
+    using: str | None
+    database: str | None
+    """Another name of ``using``, which reads better here."""
+
+
+OPTIONS = EnqueueOptions.__annotations__.keys() - {"database"}
+
+
 class Options(Generic[P]):
     """A handler with options of :func:`pgjobs.enqueue` set: ``handler.using(priority=10)``."""
 
@@ -27,8 +48,8 @@ class Options(Generic[P]):
         self.handler = handler
         self._options = options
 
-    def using(self, **options: Any) -> Options[P]:
-        """A copy with more options of :func:`pgjobs.enqueue` (``using`` is called ``database`` here)."""
+    def using(self, **options: Unpack[EnqueueOptions]) -> Options[P]:
+        """A copy with more options of :func:`pgjobs.enqueue` (of which ``using`` may be called ``database`` here)."""
         if "database" in options:
             options["using"] = options.pop("database")
         if unknown := set(options) - OPTIONS:
@@ -62,11 +83,6 @@ class Job(Options[P], Generic[P, R]):
 
     def __call__(self, *args: Any, **kwargs: Any) -> R:
         return self.handler.function(*args, **kwargs)  # type: ignore[no-any-return]
-
-
-OPTIONS = {
-    "queue", "priority", "run_after", "dedupe_key", "on_conflict", "max_attempts", "timeout", "expires_at", "meta", "using"
-}  # fmt: skip
 
 
 class Decorator:

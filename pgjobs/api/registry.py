@@ -79,7 +79,7 @@ class Handler:
 def make_handler(function: Callable[..., Any], options: Mapping[str, Any]) -> Handler:
     """A handler of a function and the options of ``@job``; raises ConfigurationError for what cannot work."""
     if isinstance(function, (staticmethod, classmethod)) or not inspect.isroutine(function):
-        raise ConfigurationError(f"@job takes a function, not {function!r}.")
+        raise ConfigurationError(f"@job takes a function, not {function!r}. Its options have names: @job(queue=…).")
     where = f"{function.__module__}.{function.__qualname__}"
     signature = inspect.signature(function)
     names = list(signature.parameters.values())
@@ -87,6 +87,11 @@ def make_handler(function: Callable[..., Any], options: Mapping[str, Any]) -> Ha
     names = names[1:] if takes_ctx else names
     takes_any = len(names) == 1 and names[0].kind is inspect.Parameter.VAR_KEYWORD
     for p in names:
+        if getattr(p.annotation, "__name__", str(p.annotation)).rpartition(".")[2] == "JobContext":
+            raise ConfigurationError(
+                f"@job on {where}: the parameter {p.name!r} cannot take the JobContext; only a first one that is called "
+                "'ctx' does."
+            )
         if p.kind is p.VAR_POSITIONAL or p.kind is p.POSITIONAL_ONLY or (p.kind is p.VAR_KEYWORD and not takes_any):
             raise ConfigurationError(
                 f"@job on {where}: the parameter {str(p).split(':')[0]!r} cannot be filled from a payload, a JSON object. "

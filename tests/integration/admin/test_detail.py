@@ -34,6 +34,26 @@ def test_every_state_has_a_page(ann: Client, trait: str, kind: str) -> None:
     assert ("no handler of the kind" in text) == (kind != "scripted")
 
 
+@pytest.mark.parametrize(
+    ("error", "shown"),
+    [
+        ("ValueError: boom", "boom"),
+        ("boom", "boom"),
+        ("KeyError: 'a': b", "KeyError: &#x27;a&#x27;: b"),
+        ("ValueError:", "ValueError:"),
+        ("ValueError", "ValueError"),
+    ],
+)
+def test_the_class_of_an_error_is_said_once(ann: Client, error: str, shown: str) -> None:
+    """Workers store the text with its class, ``ValueError: boom``; what wrote the row in SQL may not."""
+    job = JobFactory(dead=True, error_class="builtins.ValueError", last_error=error)
+    AttemptFactory(job=job, error=error)
+    text = ann.get(page(job)).content.decode()
+    assert text.count(f"<b>builtins.ValueError</b>: {shown}</") >= 2, "at the top, and at the attempt"
+    assert error == shown or "</b>: ValueError: boom<" not in text
+    assert f"<b>ValueError</b> {shown}</span>" in ann.get(LIST).content.decode()
+
+
 def test_everything_of_a_dead_letter(ann: Client) -> None:
     parent = JobFactory(done=True)
     job = JobFactory(
@@ -250,7 +270,7 @@ class TestStory:
         job = JobFactory(reserved=True, dedupe_key="k")
         RerunFactory(dedupe_key="k")
         assert "once it ends, a new job with the latest payload takes its place" in headline(ann, job)
-        assert "so it runs alone next" in headline(ann, JobFactory(suspect=True))
+        assert "so it runs alone until it has ended" in headline(ann, JobFactory(suspect=True))
         assert "lost 3 times in a row" in headline(ann, JobFactory(lost=3))
 
     def test_times_are_those_of_the_reader(self, ann: Client, settings: Any) -> None:
