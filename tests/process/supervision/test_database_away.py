@@ -137,7 +137,9 @@ def test_the_server_is_restarted_or_stays_away(jobs: Jobs, worker: Process, mode
     works_again(jobs)
     jobs.wait(running)
     assert jobs.get(running, "attempts") == 1
-    assert jobs.failures() == []
+    assert {outcome for _, outcome, _ in jobs.failures()} <= {"interrupted"}, (
+        "a server that still recovers costs no attempt"
+    )
     assert worker.output.count("\n") - tries < 20, "one line for each change of state of each loop"
     usage.is_modest(time.monotonic() - began)
     stop_well(worker)
@@ -218,7 +220,7 @@ def test_a_network_that_swallows(jobs: Jobs, run_jobs: Fleet, proxy: Proxy, what
         wait_until(lambda: "does not answer" in worker.output or "died" in worker.output, "anybody to notice", 30)
     proxy.heal()
     works_again(jobs, BACK if what == "cut" else BACK + 5)
-    assert [outcome for _, outcome, _ in jobs.failures()] == []
+    assert {outcome for _, outcome, _ in jobs.failures()} <= {"interrupted"}
     stop_well(worker)
 
 

@@ -141,7 +141,7 @@ def test_an_own_timeout_error_is_an_ordinary_failure(run_jobs: Fleet) -> None:
     stop_well(one)
 
 
-@pytest.mark.parametrize("times", [20, pytest.param(400, marks=[pytest.mark.slow, pytest.mark.timeout(300)])])
+@pytest.mark.parametrize("times", [20, pytest.param(200, marks=[pytest.mark.slow, pytest.mark.timeout(300)])])
 def test_an_interruption_hits_only_whom_it_is_meant_for(run_jobs: Fleet, times: int) -> None:
     """Jobs that end right at their limit, each followed by others on the same thread: whatever is raised, a job without a
     limit never fails, and each run of the others ended in exactly one way.
