@@ -92,7 +92,7 @@ def failing(ctx: JobContext, batch: int, times: int) -> None:
             raise ValueError(f"attempt {ctx.attempt} of {times} that fail")
 
 
-@job(max_attempts=2)
+@job
 def snoozing(ctx: JobContext, batch: int) -> None:
     with run(ctx, batch):
         if random.random() < 0.6:

@@ -48,7 +48,11 @@ def test_so_many_run_at_once_and_no_more(run_jobs: Fleet) -> None:
     stop_well(one)
 
 
-@pytest.mark.parametrize("steps", [[["forever"]], [["deaf", 1]]], ids=["awaits for ever", "blocks for a moment"])
+@pytest.mark.parametrize(
+    "steps",
+    [[["forever"]], pytest.param([["deaf", 1]], marks=pytest.mark.slow)],
+    ids=["awaits for ever", "blocks for a moment"],
+)
 def test_a_time_limit(run_jobs: Fleet, steps: list[Any]) -> None:
     one = run_jobs("--threads", 1, env={"PGJOBS_TIMEOUT_GRACE": "2"})
     id_ = coroutine(["sleep", 0], *steps, ["sleep", 60], then=[[["return", 1]]], timeout=0.4)
@@ -59,6 +63,7 @@ def test_a_time_limit(run_jobs: Fleet, steps: list[Any]) -> None:
     stop_well(one)
 
 
+@pytest.mark.slow
 def test_one_that_blocks_the_loop_costs_the_process(run_jobs: Fleet) -> None:
     """Its attempt is recorded, a new process takes over; what else was on the loop is stuck with it, and runs again."""
     one = run_jobs("--threads", 1, env={"PGJOBS_TIMEOUT_GRACE": "0.5"})

@@ -23,9 +23,15 @@ def atomic(*scripts: list[Any], **options: Any) -> int:
     return scripted_atomic.using(**options).enqueue(steps=first, then=then).id
 
 
-@pytest.mark.parametrize("after", range(len(WORK) + 1))
-@pytest.mark.parametrize("how", ["kill", "terminate"])
-def test_killed_at_any_statement(run_jobs: Fleet, after: int, how: str) -> None:
+@pytest.mark.parametrize(
+    ("how", "after"),
+    [
+        pytest.param(how, after, marks=() if after == len(WORK) else pytest.mark.slow)
+        for how in ("kill", "terminate")
+        for after in range(len(WORK) + 1)
+    ],
+)
+def test_killed_at_any_statement(run_jobs: Fleet, how: str, after: int) -> None:
     """The process is killed, or its session ended, before the first statement, between any two, and before the commit."""
     blow = ["kill", "SIGKILL"] if how == "kill" else ["terminate"]
     id_ = atomic([*WORK[:after], blow, *WORK[after:]], WORK)

@@ -39,7 +39,7 @@ def cancel(id_: int) -> str:
     ("then", "status"),
     [
         ("return", "done"),
-        ("raise", "cancelled"),
+        pytest.param("raise", "cancelled", marks=pytest.mark.slow),
         pytest.param("cancel", "cancelled", marks=pytest.mark.slow),
     ],
 )
@@ -86,7 +86,9 @@ def test_one_that_cannot_be_interrupted_costs_its_process(run_jobs: Fleet) -> No
     stop_well(one)
 
 
-@pytest.mark.parametrize("steps", [[["until_cancelled"]], [["forever"]]], ids=["asks", "does not ask"])
+@pytest.mark.parametrize(
+    "steps", [pytest.param([["until_cancelled"]], marks=pytest.mark.slow), [["forever"]]], ids=["asks", "does not ask"]
+)
 def test_a_coroutine(run_jobs: Fleet, steps: list[Any]) -> None:
     one = run_jobs("--threads", 1, env=ENV)
     id_ = scripted_async.enqueue(steps=steps).id

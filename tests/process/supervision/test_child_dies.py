@@ -65,11 +65,11 @@ def test_a_killed_process_s_jobs_are_due_within_a_second(run_jobs: Fleet) -> Non
 @pytest.mark.parametrize(
     ("steps", "cause"),
     [
-        ([["os_exit", 7]], "worker died: exit code 7"),
+        pytest.param([["os_exit", 7]], "worker died: exit code 7", marks=pytest.mark.slow),
         ([["segfault"]], "worker died: SIGSEGV"),
         pytest.param([["kill", "SIGKILL"]], "worker died: SIGKILL (out of memory?)", marks=pytest.mark.slow),
         pytest.param([["regex"]], "worker", marks=pytest.mark.slow),
-        ([["kill", "SIGSTOP"]], "worker killed: its claim loop stood still"),
+        pytest.param([["kill", "SIGSTOP"]], "worker killed: its claim loop stood still", marks=pytest.mark.slow),
     ],
     ids=["os._exit", "segfault", "killed", "regular-expression", "stopped"],
 )

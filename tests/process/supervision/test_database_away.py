@@ -205,7 +205,7 @@ def test_sigterm_while_it_is_away(jobs: Jobs, worker: Process) -> None:
     assert jobs.get(id_, "status") == "reserved"
 
 
-@pytest.mark.parametrize("what", ["cut", "swallow"])
+@pytest.mark.parametrize("what", ["cut", pytest.param("swallow", marks=pytest.mark.slow)])
 def test_a_network_that_swallows(jobs: Jobs, run_jobs: Fleet, proxy: Proxy, what: str) -> None:
     """Cut: connections are reset and refused. Swallow: nothing comes back, and nobody says why; the watchdog or the socket's
     timeouts end the waiting, and the lease decides.
@@ -224,6 +224,7 @@ def test_a_network_that_swallows(jobs: Jobs, run_jobs: Fleet, proxy: Proxy, what
     stop_well(worker)
 
 
+@pytest.mark.slow
 def test_sigterm_while_the_network_swallows(jobs: Jobs, run_jobs: Fleet, proxy: Proxy) -> None:
     worker = run_jobs("--threads", 1, "--grace", 1, url=proxy.url())
     jobs.wait(jobs.script(["return", 1]))

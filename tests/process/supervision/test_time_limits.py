@@ -32,7 +32,7 @@ GRACE = {"PGJOBS_TIMEOUT_GRACE": "0.5"}
     "steps",
     [
         [["spin"]],
-        [["pg_sleep"]],
+        pytest.param([["pg_sleep"]], marks=pytest.mark.slow),
         pytest.param([["sleep", 1.2]], marks=pytest.mark.slow),
     ],
     ids=["busy loop", "slow query", "a sleep that ends within the grace"],
