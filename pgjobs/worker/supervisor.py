@@ -43,6 +43,9 @@ LIVED = 30.0
 
 LONGEST_WAIT = 30.0
 
+LAST_RITES = 1.5
+"""Seconds that undertakers have after the time at which the last process had to be gone."""
+
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
@@ -119,6 +122,9 @@ class Supervisor:
                 self._tell_what_runs()
             if now > self._stop_at:
                 self._kill_all("did not stop in time")
+            if now > self._stop_at + LAST_RITES:  # the database does not answer: what is left is left to its leases
+                for child in list(self._children.values()):
+                    _send(child.pid, signal.SIGKILL)
             return bool(self._children)
         for child in list(self._children.values()):
             self._watch(child, now)
@@ -144,7 +150,7 @@ class Supervisor:
                 self._ended(child, code)
             elif code == SUSPECTS:
                 self._suspects = True
-            elif code == GAVE_UP:
+            elif code == GAVE_UP or code < 0:
                 logger.warning("a dead worker's jobs could not be given back: their leases lapse by themselves")
 
     def _ended(self, child: Child, code: int) -> None:

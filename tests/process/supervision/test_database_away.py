@@ -231,3 +231,15 @@ def test_sigterm_while_the_network_swallows(jobs: Jobs, run_jobs: Fleet, proxy: 
     proxy.swallow()
     with measured("SIGTERM with a dead network and a grace of 1 s", 1 + 5 + 1):
         assert worker.stop(signal.SIGTERM) in (0, 75)
+
+
+def test_two_signals_while_it_is_away(jobs: Jobs, run_jobs: Fleet) -> None:
+    """At once means at once: what cannot be given back is left to its lease."""
+    worker = run_jobs("--threads", 1, "--grace", 60, url=jobs.server.url(), env={"PGJOBS_LEASE": "15"})
+    id_ = jobs.script(["sleep", 30])
+    jobs.wait_event(id_, "start")
+    jobs.server.stop()
+    worker.send(signal.SIGTERM)
+    worker.wait_for("pgjobs stops")
+    with measured("the second SIGTERM with the database away", 4):
+        assert worker.stop(signal.SIGTERM) == 128 + signal.SIGTERM
