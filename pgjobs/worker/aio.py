@@ -22,7 +22,7 @@ from ..api.context import current, restored
 from ..api.registry import Handler
 from . import capture, forked, hygiene
 from .held import Held, HeldJobs
-from .outcome import Finish, Outcome
+from .outcome import Finish, Outcome, weight
 from .running import Running
 
 logger = logging.getLogger("pgjobs")
@@ -129,7 +129,7 @@ class AsyncExecutor:
             return  # released while it waited
         began = time.monotonic()
         result = await self._outcome(held, place)
-        if self._held.end(held, returned=isinstance(result, Finish)):
+        if self._held.end(held, returned=isinstance(result, Finish), weight=weight(result)):
             self._ended(held, result, time.monotonic() - began)
 
     async def _outcome(self, held: Held, place: _Place) -> Outcome:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import faulthandler
-import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -21,6 +20,10 @@ from .loop import Trouble
 
 EMPTY_PAUSE = 0.01
 """Seconds after claims in a row that found nothing: announcements may come in thousands, for jobs that others take."""
+
+
+OVERLOADED_PAUSE = 0.05
+"""Seconds until another look at whether what has ended was recorded and told."""
 
 
 class Starts(Protocol):
@@ -41,6 +44,7 @@ class ClaimLoop:
     places: Sequence[tuple[Intake, Starts]]
     listening: Callable[[], bool]
     retiring: Callable[[], bool]
+    overloaded: Callable[[], bool]
     drain: bool
     watchdog: bool
     trouble: Trouble
@@ -72,6 +76,8 @@ class ClaimLoop:
         empty_handed = len(self.held) == 0
         if self.claimer.exhausted or retiring:
             return None if empty_handed else 0.5
+        if self.overloaded():
+            return OVERLOADED_PAUSE
         full, got = self._claim()
         if full:
             return 0
@@ -122,7 +128,7 @@ class ClaimLoop:
         now = time.monotonic()
         if self.watchdog and now - self._watched_at > 1:
             self._watched_at = now
-            faulthandler.dump_traceback_later(self.settings.watchdog, exit=True, file=sys.__stderr__ or 2)
+            faulthandler.dump_traceback_later(self.settings.watchdog, exit=True, file=2)
 
     def _sleep(self, seconds: float) -> None:
         """Sleep until somebody rings, or there is something to look at. The watchdog sees that the loop is well meanwhile."""

@@ -21,7 +21,7 @@ from ..api.context import JobContext, current, restored
 from ..api.registry import Handler
 from . import capture, forked, hygiene
 from .held import Held, HeldJobs
-from .outcome import Finish, Finished, Outcome
+from .outcome import Finish, Finished, Outcome, weight
 from .running import LeaseLost, Running
 from .slot import Interrupted, Slot
 
@@ -80,7 +80,7 @@ class Executor:
                 began = time.monotonic()
                 # A context of its own: what the handler sets (language, time zone, context variables) ends with it.
                 result = contextvars.Context().run(self._run_one, held, slot)
-                if self._held.end(held, returned=isinstance(result, (Finish, Finished))):
+                if self._held.end(held, returned=isinstance(result, (Finish, Finished)), weight=weight(result)):
                     self._ended(held, result, time.monotonic() - began)
             hygiene.leave_thread()
         except BaseException as e:  # noqa: BLE001

@@ -10,6 +10,11 @@ from typing import Any, Protocol
 from ..store import ClaimedJob
 from .board import Board, State
 
+LEAST_WEIGHT = 16 * 1024
+"""Bytes that a job with an outcome to be recorded takes at least, as far as :attr:`HeldJobs.overloaded` is concerned."""
+
+MOST_WEIGHT = 64 * 2**20
+
 
 class Stage(enum.Enum):
     """BUFFERED → RUNNING → ENDING → gone; or BUFFERED/RUNNING → gone, when it is released."""
@@ -39,7 +44,7 @@ class Held:
 
     __slots__ = (
         "cancel", "cancelled_at", "deadline", "interrupted_at", "job", "log", "lost", "place", "pool", "progress", "runner",
-        "since", "stage", "told", "told_at",
+        "since", "stage", "told", "told_at", "weight",
     )  # fmt: skip
 
     def __init__(self, job: ClaimedJob, pool: Pool = Pool.THREADS) -> None:
@@ -61,6 +66,8 @@ class Held:
         self.cancelled_at = 0.0
         self.runner: Runner | None = None
         self.place = -1
+        self.weight = 0
+        """What waits to be recorded of it, once it has ended."""
 
 
 class HeldJobs:
@@ -72,6 +79,7 @@ class HeldJobs:
         self._jobs: dict[int, Held] = {}
         self._buffered = [0, 0]
         self._running = [0, 0]
+        self._weight = 0
 
     def buffered(self, pool: Pool) -> int:
         """Claimed, not started."""
@@ -91,6 +99,11 @@ class HeldJobs:
         """Claimed and not started, for wherever."""
         return sum(self._buffered)
 
+    @property
+    def overloaded(self) -> bool:
+        """Whether so much waits to be recorded that there should be no more of it: 4,096 outcomes, or 64 MiB of results."""
+        return self._weight >= MOST_WEIGHT
+
     def __len__(self) -> int:
         return len(self._jobs)
 
@@ -104,7 +117,7 @@ class HeldJobs:
                 mine.place = self._board.put(job.id, job.lease, mine.deadline)
                 return None
             if mine is not None:  # its place in the buffer is passed over, or its outcome is just being recorded
-                self._buffered[mine.pool] -= mine.stage is Stage.BUFFERED
+                self._count(mine, -1)
                 self._board.clear(mine.place)
                 mine.place = -1
             held = self._jobs[job.id] = Held(job, pool)
@@ -124,13 +137,16 @@ class HeldJobs:
             self._running[held.pool] += 1
             return True
 
-    def end(self, held: Held, *, returned: bool) -> bool:
-        """RUNNING → ENDING: the handler is over, its outcome is on its way; False when it was released meanwhile."""
+    def end(self, held: Held, *, returned: bool, weight: int = 0) -> bool:
+        """RUNNING → ENDING: the handler is over, its outcome (of ``weight`` bytes) is on its way; False when it was released
+        meanwhile.
+        """
         with self._lock:
             if self._jobs.get(held.job.id) is not held or held.stage is not Stage.RUNNING:
                 return False
-            held.stage, held.since = Stage.ENDING, time.monotonic()
-            self._running[held.pool] -= 1
+            self._count(held, -1)
+            held.stage, held.since, held.weight = Stage.ENDING, time.monotonic(), max(weight, LEAST_WEIGHT)
+            self._count(held, 1)
             self._board.mark(held.place, State.RETURNED if returned else State.RAISED)
             return True
 
@@ -164,6 +180,7 @@ class HeldJobs:
     def _count(self, held: Held, by: int) -> None:
         self._buffered[held.pool] += by * (held.stage is Stage.BUFFERED)
         self._running[held.pool] += by * (held.stage is Stage.RUNNING)
+        self._weight += by * held.weight * (held.stage is Stage.ENDING)
 
     def to_beat(self, lease: float) -> list[Held]:
         """Those whose lease is to be extended: all, but what has been ending for a whole lease and cannot be recorded."""

@@ -90,6 +90,11 @@ class Lost:
 Outcome = Finish | Finished | RetryLater | Bury | FailForGood | SnoozeUntil | CancelHeld | Release | Lost
 
 
+def weight(outcome: Outcome) -> int:
+    """About how many bytes it holds."""
+    return len(outcome.result or "") if isinstance(outcome, Finish) else 0
+
+
 def of_exception(
     error: BaseException, job: ClaimedJob, handler: Handler, settings: Settings, *, skip: int = 0
 ) -> Outcome:

@@ -153,6 +153,7 @@ class Worker:
             places=((self._intakes[0], self._executor), (self._intakes[1], self._async_executor)),
             listening=lambda: self._listener.listening,
             retiring=self._is_retiring,
+            overloaded=lambda: self._held.overloaded or self._announcer.full,
             drain=options.drain,
             watchdog=options.own_process,
             trouble=self._trouble,

@@ -43,8 +43,8 @@ LIVED = 30.0
 
 LONGEST_WAIT = 30.0
 
-LAST_RITES = 1.5
-"""Seconds that undertakers have after the time at which the last process had to be gone."""
+LAST_RITES = 2.0
+"""Seconds that the undertakers of what was killed have for a database that may be gone."""
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
@@ -94,7 +94,11 @@ class Supervisor:
         self._bell, self._alive = os.pipe(), os.pipe()
         for end in self._bell:
             os.set_blocking(end, False)
-        before = {number: signal.signal(number, self._on_signal) for number in SIGNALS}
+        before = {
+            number: signal.signal(number, self._on_signal)
+            for number in SIGNALS
+            if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN  # else nohup asked us to go on
+        }
         before[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, lambda *_: None)
         ringer = signal.set_wakeup_fd(self._bell[1], warn_on_full_buffer=False)
         gc.freeze()  # what exists now stays shared with the processes
@@ -122,9 +126,8 @@ class Supervisor:
                 self._tell_what_runs()
             if now > self._stop_at:
                 self._kill_all("did not stop in time")
-            if now > self._stop_at + LAST_RITES:  # the database does not answer: what is left is left to its leases
-                for child in list(self._children.values()):
-                    _send(child.pid, signal.SIGKILL)
+            if now > self._stop_at + LAST_RITES:
+                self._end_undertakers()
             return bool(self._children)
         for child in list(self._children.values()):
             self._watch(child, now)
@@ -242,32 +245,45 @@ class Supervisor:
         board = Board(settings.THREADS + settings.ASYNC_CONCURRENCY + 2 * MOST)
         token = os.urandom(4).hex()
         alive = self._alive[0]
-        self._fork(
+        started = self._fork(
             lambda: _work(settings, options, worker_name(os.getpid(), token), board, alive, say),
             place=place,
             worker=token,
             board=board,
             alone=alone,
         )
+        if started:
+            return
+        board.close()
+        if alone:
+            self._suspects = True
+        else:
+            wait = self._waits[place] = min(LONGEST_WAIT, max(1.0, self._waits[place] * 2))
+            self._start_at[place] = time.monotonic() + wait
 
     def _fork(
         self, task: Callable[[], int], *, place: int, worker: str, board: Board | None, alone: bool = False
-    ) -> None:
-        """Fork a process that does ``task`` and exits with its answer."""
+    ) -> bool:
+        """Fork a process that does ``task`` and exits with its answer; False when that is not possible now."""
         close_all()
-        sys.stdout.flush()
-        sys.stderr.flush()
-        # No signal may reach the new process before it has handlers of its own: it would only be noted in ours.
+        with contextlib.suppress(Exception):  # a pipe whose reader is gone, a full disk
+            sys.stdout.flush()
+            sys.stderr.flush()
+        # No signal may reach the new process before it has handlers of its own: it would only be noted in ours. Nor may one
+        # reach us before we know of the new process: nobody would pass it on.
         signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
         try:
+            if worker and self._stop_at:
+                return False
             pid = os.fork()
             if pid == 0:
                 self._be_child(task)
-            # Ours are handled again only when the process is known to the handler; of one that came before, it is told here.
             name = worker_name(pid, worker) if worker else ""
             self._children[pid] = Child(pid, place, name, board, alone)
-            if worker and self._stop_at:
-                _send(pid, signal.SIGTERM)
+            return True
+        except OSError as e:  # no memory, or too many processes
+            logger.error("cannot start a process: %s", e)
+            return False
         finally:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
 
@@ -329,6 +345,12 @@ class Supervisor:
     def _kill(self, child: Child, reason: str) -> None:
         child.killed_for = reason
         _send(child.pid, signal.SIGKILL)
+
+    def _end_undertakers(self) -> None:
+        for child in list(self._children.values()):
+            if not child.worker and not child.killed_for:
+                logger.warning("a dead worker's jobs could not be given back in time: their leases lapse by themselves")
+                self._kill(child, "did not end in time")
 
     def _kill_all(self, reason: str) -> None:
         for child in list(self._children.values()):

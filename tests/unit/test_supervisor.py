@@ -1,46 +1,95 @@
-"""Moments of the supervisor that no process test can hit on purpose."""
+"""The supervisor's own decisions, without a process: what happens in the moment of a fork."""
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from pgjobs.conf import Settings
+from pgjobs.worker import supervisor
 from pgjobs.worker.process import Options
 from pgjobs.worker.supervisor import Supervisor
 
 
 @pytest.fixture
-def supervisor() -> Iterator[Supervisor]:
-    """One that handles SIGTERM, and does not run."""
+def sent(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    """The signals that it sends: (pid, signal)."""
+    found: list[tuple[int, int]] = []
+    monkeypatch.setattr(supervisor, "_send", lambda pid, number: found.append((pid, number)))
+    monkeypatch.setattr(supervisor, "close_all", lambda: None)
+    return found
+
+
+@pytest.fixture
+def one() -> Iterator[Supervisor]:
+    """A supervisor that meets signals."""
     one = Supervisor(Settings(), Options(), lambda line: None)
-    before = signal.signal(signal.SIGTERM, one._on_signal)
+    before = {number: signal.signal(number, one._on_signal) for number in supervisor.SIGNALS}
     yield one
-    signal.signal(signal.SIGTERM, before)
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
-@pytest.mark.parametrize("when", ["before", "during"])
-def test_a_signal_around_the_fork_reaches_the_new_process(
-    supervisor: Supervisor, when: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("number", supervisor.SIGNALS)
+def test_a_signal_while_it_forks_reaches_the_new_process(
+    one: Supervisor, sent: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
-    """The handler knows only registered processes: one that is forked just then would run on until the deadline."""
-    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as new:
+    """Else the process would work on until it is killed, half a minute later, with its jobs."""
 
-        def fork() -> int:
-            if when == "during":
-                os.kill(os.getpid(), signal.SIGTERM)
-            return new.pid
+    def fork() -> int:
+        os.kill(os.getpid(), number)
+        return 4242
 
-        monkeypatch.setattr(os, "fork", fork)
-        if when == "before":
-            os.kill(os.getpid(), signal.SIGTERM)
-        supervisor._fork(lambda: 0, place=0, worker="token", board=None)
-        try:
-            assert new.wait(10) == -signal.SIGTERM
-        finally:
-            new.kill()
+    monkeypatch.setattr(os, "fork", fork)
+    one._fork_worker(0, alone=False)
+    assert sent == [(4242, signal.SIGTERM)]
+
+
+def test_a_signal_just_before_it_forks_leaves_nothing_to_stop(
+    one: Supervisor, sent: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor, "close_all", lambda: os.kill(os.getpid(), signal.SIGTERM))
+    monkeypatch.setattr(os, "fork", lambda: pytest.fail("it forked, and nobody would stop the new process"))
+    one._fork_worker(0, alone=False)
+    assert (one._children, sent) == ({}, [])
+
+
+def test_a_fork_that_fails_is_tried_again_later(
+    one: Supervisor, sent: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A limit of processes, or of memory: no reason to give up all the others."""
+
+    def fork() -> int:
+        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(os, "fork", fork)
+    one._fork_worker(0, alone=False)
+    one._fork_worker(0, alone=True)
+    assert "cannot start a process" in caplog.text
+    assert one._children == {}
+    assert one._suspects, "the suspects still wait"
+    monkeypatch.setattr(os, "fork", lambda: pytest.fail("too soon"))
+    now = one._start_at[0]
+    one._suspects = False
+    one._start(now - 0.5)
+    pids: list[Any] = [4242]
+    monkeypatch.setattr(os, "fork", pids.pop)
+    one._start(now)
+    assert set(one._children) == {4242}
+
+
+def test_undertakers_have_a_moment_when_it_is_stopped(one: Supervisor, sent: list[tuple[int, int]]) -> None:
+    """With the database gone they would go on for a whole lease."""
+    one._children[4242] = supervisor.Child(4242, -1, "", None)
+    one._on_signal(signal.SIGTERM, None)
+    one._on_signal(signal.SIGTERM, None)
+    assert one._turn()
+    assert sent == []
+    one._stop_at -= supervisor.LAST_RITES
+    assert one._turn()
+    assert sent == [(4242, signal.SIGKILL)]

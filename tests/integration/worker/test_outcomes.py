@@ -6,6 +6,7 @@ import asyncio
 import datetime as dt
 import sys
 import threading
+import time
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from django.utils import timezone
 
 from pgjobs import Cancel, Fail, Fixed, Retry, Snooze, enqueue_many, payload
 from pgjobs.models import Attempt, Job
+from pgjobs.worker import held
 from tests.rows import NO_LEASE, age, columns, database_now, history
 from tests.testapp import audit, script
 from tests.testapp.jobs import picky, scripted, scripted_now
@@ -389,6 +391,30 @@ def test_large_results_go_in_several_statements(workers: Workers, handlers: Hand
 
     assert Job.objects.filter(status="done", attempts=1, result="x" * 1_000_000).count() == 20
     assert len(statements.of("pgjobs_finish_many")) == 3
+
+
+def test_no_more_is_claimed_while_much_waits_to_be_recorded(
+    workers: Workers, handlers: Handlers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A database that is slow to record results must not fill our memory with them."""
+    monkeypatch.setattr(held, "MOST_WEIGHT", 5_000_000)
+
+    @handlers
+    def large() -> str:
+        return "x" * 1_000_000
+
+    enqueue_many((large, None) for _ in range(20))
+    worker = workers.make({"drain": True}, LEASE=60, PREFETCH_MS=0, THREADS=1)
+    waiting = worker.worker._completer._queue
+    go_on = threading.Event()
+    waiting.put(go_on.wait)
+    worker.begin()
+    wait_until(lambda: waiting.qsize() == 5, "results")
+    time.sleep(0.5)
+    assert waiting.qsize() == 5
+    go_on.set()
+    worker.ended()
+    assert Job.objects.filter(status="done", attempts=1).count() == 20
 
 
 def test_a_result_beyond_a_limit_of_the_server_stops_no_other(

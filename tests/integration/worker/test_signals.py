@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from pgjobs import signals
+from pgjobs.models import Job
+from pgjobs.worker import announcer
 from tests.integration.worker.conftest import steal
 from tests.testapp import audit, script
 from tests.testapp.jobs import scripted, scripted_now, write_note
@@ -128,6 +131,29 @@ def test_a_slow_receiver_delays_nothing(workers: Workers, receiver: Any) -> None
         assert first.is_set()
     finally:
         release.set()
+
+
+def test_receivers_that_are_far_behind_cost_no_job_its_lease(
+    workers: Workers, receiver: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """No more jobs are claimed; those that are held are beaten and recorded."""
+    monkeypatch.setattr(announcer, "MOST", 5)
+    release = threading.Event()
+    receiver(signals.job_finished, lambda **_: release.wait(30))
+    worker = workers.start(THREADS=2, LEASE=1.5)
+    try:
+        for _ in range(40):
+            scripted.enqueue(steps=[])
+        wait_until(lambda: "no jobs are claimed" in caplog.text)
+        worker.wait_recorded(6)
+        wait_until(lambda: not Job.objects.filter(status="reserved").exists())
+        time.sleep(2)  # longer than a lease
+        assert Job.objects.filter(status="pending", attempts=0).exists()
+    finally:
+        release.set()
+    worker.wait_recorded(40)
+    assert Job.objects.filter(status="done", attempts=1).count() == 40
+    assert "claimed again" in caplog.text
 
 
 def test_a_receiver_may_use_the_database_and_leave_it_untidy(workers: Workers, receiver: Any) -> None:

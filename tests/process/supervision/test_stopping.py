@@ -187,3 +187,14 @@ def test_as_pid_1_of_a_container(run_jobs: Fleet) -> None:
         one.wait()
     wait_gone([pid1])
     assert Job.objects.get(pk=slow).status == "pending"
+
+
+def test_under_nohup_a_hangup_is_ignored(run_jobs: Fleet) -> None:
+    """Who starts it so wants it to outlive the terminal."""
+    one = run_jobs(wrap=("nohup",))
+    first = script(["return", 1])
+    wait_status(first, "done")
+    kill(one.popen.pid, signal.SIGHUP)
+    kill(children(one.popen.pid)[0], signal.SIGHUP)
+    wait_status(script(["return", 2]), "done")
+    stop_well(one)
