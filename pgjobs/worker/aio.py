@@ -75,13 +75,14 @@ class AsyncExecutor:
         self._ended = ended
         self._died = died
         self._pid = os.getpid()
-        self._loop = asyncio.new_event_loop()
-        self._loop.set_task_factory(_make_task)  # type: ignore[arg-type]  # typeshed wants every keyword of every version
+        self._loop: asyncio.AbstractEventLoop
         self._sessions: dict[str, Any] = {}
         self._thread = threading.Thread(target=self._run, name="pgjobs-loop", daemon=True)
 
     def start(self) -> None:
         """Begin."""
+        self._loop = asyncio.new_event_loop()
+        self._loop.set_task_factory(_make_task)  # type: ignore[arg-type]  # typeshed wants every keyword of every version
         self._thread.start()
 
     def submit(self, held: Held) -> None:

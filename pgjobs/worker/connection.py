@@ -18,7 +18,17 @@ WATCHFUL = {
 }
 
 SHORTEST_STATEMENT = 30_000
-"""A role's statement_timeout or lock_timeout under this (ms) is meant for web requests, not for a worker's batches."""
+"""A role's limit of a statement under this (ms) is meant for web requests, not for a worker's batches."""
+
+LIMITS = ("statement_timeout", "lock_timeout", "transaction_timeout")
+
+WANTED = {
+    "default_transaction_isolation": "read committed",
+    "default_transaction_read_only": "off",
+    "idle_session_timeout": "0",  # a listener is idle by nature
+    "DateStyle": "ISO",  # psycopg reads no other
+    "IntervalStyle": "postgres",
+}
 
 
 def dedicated(alias: str, role: str) -> BaseDatabaseWrapper:
@@ -43,20 +53,14 @@ def ready(connection: BaseDatabaseWrapper) -> BaseDatabaseWrapper:
     if connection.connection is None:
         connection.connect()
         with connection.cursor() as cursor:
-            cursor.execute(
-                "SELECT current_setting('default_transaction_isolation') <> 'read committed',"
-                " bool_or(name = 'statement_timeout' AND setting::int BETWEEN 1 AND %s),"
-                " bool_or(name = 'lock_timeout' AND setting::int BETWEEN 1 AND %s)"
-                " FROM pg_settings WHERE name IN ('statement_timeout', 'lock_timeout')",
-                (SHORTEST_STATEMENT, SHORTEST_STATEMENT),
-            )
-            isolation, statement, lock = cursor.fetchone()
-            if isolation:
-                cursor.execute("SET default_transaction_isolation = 'read committed'")
-            if statement:
-                cursor.execute("SET statement_timeout = %s", (SHORTEST_STATEMENT,))
-            if lock:
-                cursor.execute("SET lock_timeout = %s", (SHORTEST_STATEMENT,))
+            cursor.execute("SELECT name, setting FROM pg_settings WHERE name = ANY (%s)", [[*LIMITS, *WANTED]])
+            for name, value in cursor.fetchall():
+                if name in LIMITS:
+                    wanted = str(SHORTEST_STATEMENT) if 0 < int(value) < SHORTEST_STATEMENT else value
+                else:
+                    wanted = WANTED[name]
+                if value.partition(",")[0] != wanted:
+                    cursor.execute("SELECT set_config(%s, %s, false)", (name, wanted))
     connection.queries_log.clear()  # DEBUG keeps every statement
     return connection
 

@@ -134,10 +134,12 @@ class Executor:
         alias = self._running.settings.DATABASE
         with transaction.atomic(using=alias):
             with connections[alias].cursor() as cursor:
-                cursor.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
+                cursor.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE")
             finish = self._running.returned(self._handle(handler, ctx, arguments))
             if not store.finish(connections[alias], held.job.id, held.job.lease, finish.result, finish.note):
                 raise LeaseLost
+        if not transaction.get_autocommit(using=alias):
+            transaction.commit(using=alias)  # with AUTOCOMMIT off, atomic() leaves that to its caller
         return Finished()
 
     def _handle(self, handler: Handler, ctx: JobContext, arguments: dict[str, Any]) -> object:

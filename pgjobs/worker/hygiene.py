@@ -38,12 +38,13 @@ class Session:
         self.settings = settings
         self.role = connection.settings_dict["OPTIONS"].get("assume_role")
         self.touched = True
-        make = raw.cursor
+        make = getattr(raw.cursor, "pgjobs_make", raw.cursor)  # a pool gives the same connection out again and again
 
         def cursor(*args: Any, **kwargs: Any) -> Any:
             self.touched = True
             return make(*args, **kwargs)
 
+        cursor.pgjobs_make = make  # type: ignore[attr-defined]
         raw.cursor = cursor  # whoever sends a statement, through Django or past it, comes by here
 
 

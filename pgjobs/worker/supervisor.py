@@ -248,7 +248,7 @@ class Supervisor:
         self, task: Callable[[], int], *, place: int, worker: str, board: Board | None, alone: bool = False
     ) -> None:
         """Fork a process that does ``task`` and exits with its answer."""
-        connections.close_all()
+        close_all()
         sys.stdout.flush()
         sys.stderr.flush()
         # No signal may reach the new process before it has handlers of its own: it would only be noted in ours.
@@ -328,6 +328,14 @@ class Supervisor:
         for child in list(self._children.values()):
             if child.worker and not child.killed_for:
                 self._kill(child, reason)
+
+
+def close_all() -> None:
+    """Close every connection of Django, pooled ones too: processes must not share a socket."""
+    connections.close_all()
+    for connection in connections.all(initialized_only=True):
+        if connection.alias in getattr(connection, "_connection_pools", {}):
+            connection.close_pool()  # type: ignore[attr-defined]
 
 
 def _work(settings: Settings, options: Options, name: str, board: Board, alive: int, say: Callable[[str], None]) -> int:

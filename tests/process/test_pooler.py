@@ -55,10 +55,9 @@ def test_everything_but_listening_works(server: Server, pooler: str, run_elsewhe
     worker.wait_for("listen unavailable, polling")
     jobs = [insert(server, '[["note", "x"], ["return", 1]]') for _ in range(40)]
     flaky = insert(server, '[["raise"]]', max_attempts=2)
-    untidy = insert(server, '[["sql", "SET search_path TO nowhere"], ["sql", "SELECT pg_advisory_lock(1)"]]')
     atomic = insert(server, '[["note", "atomic"]]', kind="scripted_atomic")
     later = insert(server, "[]")
-    wait_until(lambda: {status(server, job) for job in (*jobs, untidy, atomic, later)} == {"done"})
+    wait_until(lambda: {status(server, job) for job in (*jobs, atomic, later)} == {"done"})
     wait_until(lambda: status(server, flaky) == "dead")
     assert server.query("SELECT count(*) FROM testapp_note") == 41
     assert "prepared statement" not in worker.output
