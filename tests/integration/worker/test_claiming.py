@@ -99,7 +99,7 @@ def test_a_last_attempt_never_waits_in_the_buffer(workers: Workers) -> None:
     with script.closed_gate() as open_gate:
         first = scripted.using(priority=10).enqueue(steps=[["gate", 1]])
         last = [scripted.using(max_attempts=1).enqueue(steps=[]) for _ in range(10)]
-        worker = workers.start(THREADS=1)
+        worker = workers.start(THREADS=1, LEASE=600)  # so that nothing is given back for its age
         wait_until(lambda: "at gate" in audit.events(first.id))
         wait_until(lambda: reserved() == 1)
         open_gate()
