@@ -11,7 +11,7 @@ How it is decided, for each pair of runs of one job of which the second began be
    was stopped, or cut off from the database, for at least LEASE - HEARTBEAT (its last beat may be a heartbeat old) less
    SLACK. A terminated backend or a restarted server cuts off until the loops have recovered, which they promise to do within
    RECOVERY. A process that a job of its own has frozen is silent too. That the machine had no time for anybody counts too.
-4. Two more ends of a reservation may come before the end of the handler, and DESIGN says so: an attempt that was recorded as
+4. Two more ends of a reservation may come before the end of the handler, as the guarantees say: an attempt that was recorded as
    timed out because its thread does not stop, and one that was released because GRACE was over.
 """
 
@@ -23,7 +23,7 @@ from .history import History, Move, Run, Trouble
 
 SLACK = 1.0
 RECOVERY = 2.5
-"""Seconds that a cut connection counts for: DESIGN promises two, and a busy machine takes a little longer."""
+"""Seconds that a cut connection counts for: two are promised, and a busy machine takes a little longer."""
 
 LAST_MOMENTS = 5.0
 """Seconds that a process may live after it released what ran when GRACE was over."""

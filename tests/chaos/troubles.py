@@ -21,7 +21,7 @@ STALL = 0.5
 """Seconds that this process may be kept from running; more is a trouble that the machine made by itself."""
 
 EXIT = 3 + 5 + 4
-"""Seconds that a supervisor has to end in after SIGTERM: GRACE, what DESIGN adds, and a busy machine's slowness."""
+"""Seconds that a supervisor has to end in after SIGTERM: GRACE, the last moments, and a busy machine's slowness."""
 
 
 class Troubles:

@@ -24,3 +24,15 @@ def test_every_relative_link_leads_somewhere() -> None:
         if not (page.parent / link).exists()
     ]
     assert not broken
+
+
+def test_every_fault_that_a_test_names_is_explained() -> None:
+    page = (ROOT / "docs/explanation/faults.md").read_text()
+    named = {
+        number
+        for path in (ROOT / "tests").rglob("*.py")
+        for number in re.findall(r"\bF\d{1,3}\b", path.read_text())
+        if number != "F403"  # a rule of the linter
+    }
+    assert not {number for number in named if f"| {number} |" not in page}
+    assert all((ROOT / path).exists() for path in re.findall(r"`(tests/[^`]+)`", page))

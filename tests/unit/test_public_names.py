@@ -10,13 +10,13 @@ import pytest
 import pgjobs
 from pgjobs import models, signals, store
 
-DESIGN = """
+PUBLIC = """
     job, enqueue, aenqueue, enqueue_many, aenqueue_many, Retry, Snooze, Fail, Cancel, JobContext, Exponential, Linear, Fixed
 """
 
 
 def test_the_package_exports_what_the_design_says() -> None:
-    assert sorted(pgjobs.__all__) == sorted(name.strip() for name in DESIGN.split(","))
+    assert sorted(pgjobs.__all__) == sorted(name.strip() for name in PUBLIC.split(","))
 
 
 @pytest.mark.parametrize("module", [pgjobs, models, store])

@@ -21,7 +21,7 @@ AWAY = 3.0
 """Seconds for which it is away; a minute behaves the same, only longer."""
 
 BACK = 2.0 + 1.0
-"""Seconds in which work goes on after its return: what DESIGN promises, and a busy machine's slowness."""
+"""Seconds in which work goes on after its return: what is promised, and a busy machine's slowness."""
 
 
 class Jobs:
