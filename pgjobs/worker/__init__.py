@@ -3,6 +3,7 @@
 ============  =====================================================================================================
 supervisor    the parent: forks worker processes, watches them, replaces them; no connection, no thread
 undertaker    a short-lived process that ends what a dead worker held
+child         what a supervisor knows of a process, and why one ended
 board         the page of shared memory between a process and its supervisor
 process       puts the roles of one worker process together, starts and stops them
 claim_loop    the loop of the main thread: claim, hand on, sleep

@@ -82,6 +82,7 @@ class Worker:
         self._board = board or Board(settings.THREADS + settings.ASYNC_CONCURRENCY + 2 * MOST)
         self._supervisor = supervisor
         """The end of a pipe that closes when the supervisor is gone."""
+        self._orphaned = False
         self.retiring = ""
         """Why this process claims no more, and ends when its jobs have."""
         self._stuck = 0
@@ -256,8 +257,12 @@ class Worker:
             if self.options.listen:
                 self._listener.stop(2)
             self._keeper.loop.stop(2)
-            # Last, since another worker may start them at once.
-            self._release_all(Stage.RUNNING, started=True, until=final + 1)
+            if self._supervisor is None or self._orphaned:
+                # Last, since another worker may start them at once.
+                self._release_all(Stage.RUNNING, started=True, until=final + 1)
+            else:
+                for held in self._held.snapshot():
+                    held.cancel = True  # the supervisor gives them back, when this process is gone
             try:
                 store.forget_worker(ready(self._connection), self.name)
             except Exception as e:  # noqa: BLE001 - only for people to look at
@@ -320,6 +325,7 @@ class Worker:
         """Stop when the supervisor is gone: nobody else would."""
         if self._supervisor is not None and not os.read(self._supervisor, 1):
             logger.warning("worker %s: its supervisor is gone; it stops", self.name)
+            self._orphaned = True
             self.stop()
 
     def _ended(self, held: Held, outcome: Outcome, seconds: float) -> None:

@@ -18,14 +18,14 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from django.db import connections
 
 from ..conf import Settings
 from ..exceptions import ConfigurationError
 from . import forked
-from .board import Board, State
+from .board import Board, Entry, State
+from .child import Child, cause_of_death
 from .claimer import MOST
 from .process import EX_CONFIG, EX_SOFTWARE, EX_TEMPFAIL, LAST_MOMENTS, Options, Worker, worker_name
 from .undertaker import GAVE_UP, SUSPECTS, undertake
@@ -47,21 +47,6 @@ LAST_RITES = 2.0
 """Seconds that the undertakers of what was killed have for a database that may be gone."""
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-
-
-@dataclass(slots=True, eq=False)
-class Child:
-    """One process that the supervisor forked."""
-
-    pid: int
-    place: int
-    worker: str
-    """Its name in the database; empty for an undertaker."""
-    board: Board | None
-    alone: bool = False
-    started_at: float = field(default_factory=time.monotonic)
-    killed_for: str = ""
-    replaced: bool = False
 
 
 class Supervisor:
@@ -154,6 +139,7 @@ class Supervisor:
             elif code == SUSPECTS:
                 self._suspects = True
             elif code == GAVE_UP or code < 0:
+                self._exit_code = self._exit_code or (EX_TEMPFAIL if self._stop_at else 0)
                 logger.warning("a dead worker's jobs could not be given back: their leases lapse by themselves")
 
     def _ended(self, child: Child, code: int) -> None:
@@ -161,11 +147,11 @@ class Supervisor:
         board = child.board
         assert board is not None  # noqa: S101 - every worker has one
         if code not in (0, EX_TEMPFAIL, EX_CONFIG):
-            cause = _cause(code, child.killed_for)
+            cause = cause_of_death(code, child.killed_for)
             logger.error("worker %s: %s", child.worker, cause)
-            entries = board.entries()
-            worker = child.worker
-            self._fork(lambda: undertake(self._settings, worker, entries, cause), place=-1, worker="", board=None)
+            self._undertake(child.worker, board.entries(), cause)
+        elif entries := board.entries():
+            self._undertake(child.worker, entries, f"interrupted: worker {child.worker} stopped", interrupted=True)
         board.close()
         if code == EX_CONFIG:
             self._exit_code = EX_CONFIG
@@ -181,6 +167,18 @@ class Supervisor:
             self._finished[child.place] = True
         elif not child.replaced:
             self._replace(child, code)
+
+    def _undertake(self, worker: str, entries: list[Entry], cause: str, *, interrupted: bool = False) -> None:
+        """Have what it held ended; while stopping, no longer than the time that is left for that."""
+        patience = self._settings.LEASE
+        if self._stop_at:
+            patience = max(1.0, self._stop_at - 2 - time.monotonic())
+        self._fork(
+            lambda: undertake(self._settings, worker, entries, cause, interrupted=interrupted, patience=patience),
+            place=-1,
+            worker="",
+            board=None,
+        )
 
     def _replace(self, child: Child, code: int) -> None:
         """Its place is to be filled: at once, unless processes keep dying young."""
@@ -374,19 +372,6 @@ def _work(settings: Settings, options: Options, name: str, board: Board, alive: 
     faulthandler.register(signal.SIGUSR1, all_threads=True, chain=False)  # where does it hang? kill -USR1 tells
     signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
     return worker.run()
-
-
-def _cause(code: int, killed_for: str) -> str:
-    """Why a process ended, in words."""
-    if killed_for:
-        return f"worker killed: {killed_for}"
-    if code < 0:
-        try:
-            name = signal.Signals(-code).name
-        except ValueError:
-            name = f"signal {-code}"
-        return f"worker died: {name}" + (" (out of memory?)" if name == "SIGKILL" else "")
-    return f"worker died: exit code {code}"
 
 
 def _send(pid: int, number: int) -> None:

@@ -19,17 +19,30 @@ DONE, SUSPECTS, GAVE_UP = 0, 10, 11
 """Exit codes: nothing is left; nothing is left, and there are jobs that must run alone; the leases will have to lapse."""
 
 
-def undertake(settings: Settings, worker: str, entries: Sequence[Entry], cause: str) -> int:
-    """End everything that ``worker`` held, trying until its leases lapse; an exit code."""
+def undertake(
+    settings: Settings, worker: str, entries: Sequence[Entry], cause: str, *, interrupted: bool = False, patience: float
+) -> int:
+    """End everything that ``worker`` held, trying for ``patience`` seconds; an exit code.
+
+    ``interrupted``: it stopped as it was told to, and what still ran is given back. Only now, since another worker starts
+    it at once: no two runs of a job live at the same time.
+    """
     connection = dedicated(settings.DATABASE, "undertaker")
     trouble = Trouble("undertaker")
     running = [(e.id, e.lease) for e in entries if e.state is State.RUNNING]
     returned = [(e.id, e.lease) for e in entries if e.state is State.RETURNED]
-    deadline = time.monotonic() + settings.LEASE
+    deadline = time.monotonic() + patience
     suspects = False
     try:
         while time.monotonic() < deadline:
             try:
+                if interrupted and running:
+                    ids, leases = [id_ for id_, _ in running], [lease for _, lease in running]
+                    outcomes = store.release(ready(connection), ids, leases, started=True, reason=cause)
+                    running = [(id_, lease) for id_, lease in running if outcomes.get(id_) == "busy"]
+                    if running:
+                        time.sleep(0.05)
+                        continue
                 events = store.undertake(ready(connection), worker, running=running, returned=returned, cause=cause)
                 trouble.over()
             except Exception as e:  # noqa: BLE001

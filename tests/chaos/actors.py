@@ -175,6 +175,7 @@ class Operator(Actor):
         if self._wanted_pause:
             seconds, self._wanted_pause = self._wanted_pause, 0.0
             self._pause(seconds)
+            return 0.0  # the session may be another one now, without its name
         if self.rng.random() < 0.7:
             some = self._ids("status IN ('pending', 'reserved')", 2)
             for outcome in store.cancel(connection, some, by="chaos").values():

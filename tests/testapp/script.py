@@ -36,7 +36,7 @@ import pgjobs
 from pgjobs.api.context import JobContext
 
 from . import audit
-from .models import Note
+from .models import Audit, Note
 
 Steps = Sequence[Sequence[Any]]
 
@@ -255,6 +255,21 @@ def progress(run: Run, done: int, total: int | None = None, text: str = "") -> N
     run.ctx.progress(done, total, text)
 
 
+def look_for_others(run: Run) -> None:
+    """Record which processes that began this job earlier are still there."""
+    assert run.ctx is not None
+    earlier = Audit.objects.filter(job_id=run.ctx.id, event="start").exclude(pid=os.getpid())
+    audit.record("saw alive", run.ctx, [pid for pid in earlier.values_list("pid", flat=True) if _exists(pid)])
+
+
+def _exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
 def log(run: Run, level: int, text: str) -> None:
     assert run.ctx is not None
     run.ctx.log.log(level, text)
@@ -426,6 +441,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "audit": record,
     "note": note,
     "progress": progress,
+    "look_for_others": look_for_others,
     "log": log,
     "enqueue": enqueue,
     "see": see,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import signal
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -42,7 +43,7 @@ def test_a_signal_while_it_forks_reaches_the_new_process(
     """Else the process would work on until it is killed, half a minute later, with its jobs."""
 
     def fork() -> int:
-        os.kill(os.getpid(), number)
+        signal.pthread_kill(threading.get_ident(), number)  # this thread: the real supervisor has no other
         return 4242
 
     monkeypatch.setattr(os, "fork", fork)
@@ -53,7 +54,7 @@ def test_a_signal_while_it_forks_reaches_the_new_process(
 def test_a_signal_just_before_it_forks_leaves_nothing_to_stop(
     one: Supervisor, sent: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(supervisor, "close_all", lambda: os.kill(os.getpid(), signal.SIGTERM))
+    monkeypatch.setattr(supervisor, "close_all", lambda: signal.pthread_kill(threading.get_ident(), signal.SIGTERM))
     monkeypatch.setattr(os, "fork", lambda: pytest.fail("it forked, and nobody would stop the new process"))
     one._fork_worker(0, alone=False)
     assert (one._children, sent) == ({}, [])

@@ -79,6 +79,19 @@ def test_what_outlasts_grace_is_given_back_with_its_attempt(run_jobs: Fleet) -> 
         assert error.startswith("interrupted")
 
 
+def test_what_outlasts_grace_runs_elsewhere_only_when_its_process_is_gone(run_jobs: Fleet) -> None:
+    """Another worker waits for it, and takes it at once; the first process must not live beside it, not for a moment."""
+    ids = [script(["look_for_others"], ["sleep", 60], then=[[["look_for_others"]]]) for _ in range(4)]
+    one = run_jobs("--threads", 4, "--grace", 0.3)
+    for id_ in ids:
+        wait_event(id_, "start")
+    other = run_jobs("--threads", 4)
+    stop_well(one)
+    for id_ in ids:
+        assert wait_event(id_, "saw alive", 2).data == []
+    stop_well(other)
+
+
 def test_the_second_signal_ends_it_at_once(run_jobs: Fleet) -> None:
     """And its undertakers still give back what ran."""
     one = run_jobs("--threads", 1, "--grace", 60)
