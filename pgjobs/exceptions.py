@@ -73,6 +73,8 @@ class Snooze(Outcome):
         if isinstance(until, dt.datetime):
             if until.tzinfo is None:
                 raise ValueError("Snooze(until=…) needs an aware datetime; got a naive one. Use django.utils.timezone.")
+            if not 1 < until.year < 9999:
+                raise ValueError(f"Snooze(until=…) has to lie between the years 2 and 9998, not in {until.year}.")
             self.until: dt.datetime | float = until
         else:
             self.until = seconds(until, "Snooze(until=…)") or 0.0

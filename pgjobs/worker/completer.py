@@ -12,11 +12,12 @@ import logging
 import queue
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from typing import Any
 
-from django.db import DataError
+from django.db import DataError, IntegrityError, ProgrammingError
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from .. import signals, store
@@ -24,6 +25,7 @@ from ..payload import mend
 from . import loop
 from .announcer import Announcer
 from .connection import close, ready
+from .failure import Failure
 from .held import Held, HeldJobs
 from .outcome import (
     Bury,
@@ -50,6 +52,9 @@ BATCH_BYTES = 8 * 2**20
 
 TOO_MUCH = "54"
 """The class of PostgreSQL's errors about values beyond its limits (too large, too deep); Django calls them operational."""
+
+UNSTORABLE = ValueError("how the run ended could not be stored")
+"""The exception of a failure that stands for an ending which PostgreSQL refused."""
 
 BUSY_PAUSE = 0.05
 """Seconds before a row that somebody's open transaction holds is tried again."""
@@ -177,7 +182,7 @@ class Completer:
             write(ready(self._connection))
             trouble.over()
         except Exception as e:  # noqa: BLE001
-            if isinstance(e, (DataError, UnicodeError)) or (loop.sqlstate(e) or "").startswith(TOO_MUCH):
+            if _refused(e):
                 self._isolate(items, e, trouble)
                 return
             pause = trouble.met(e, self._connection)
@@ -203,8 +208,15 @@ class Completer:
         if isinstance(outcome, Finish) and outcome.result is not None:
             note = mend(f"result not stored: PostgreSQL refused it ({loop.first_line(error)})")
             self._flush([(held, Finish(None, note))], trouble)
-        else:
+        elif isinstance(outcome, Finish) or getattr(outcome, "exception", None) is UNSTORABLE:
             self._held.drop(held)  # its lease lapses, and the reaper tells the tale
+        else:
+            held.log = []
+            text = f"how it ended ({type(outcome).__name__}) could not be stored: {loop.first_line(error)}"
+            failure = Failure("pgjobs.Unstorable", text[:1000].encode("ascii", "replace").decode(), "")
+            last = held.job.attempt >= held.job.max_attempts
+            instead = Bury(failure, UNSTORABLE) if last else RetryLater(failure, 60.0, UNSTORABLE)
+            self._flush([(held, instead)], trouble)
 
     def _many(self, done: list[tuple[Held, Finish]], connection: BaseDatabaseWrapper) -> None:
         left = store.finish_many(
@@ -254,7 +266,17 @@ class Completer:
                 "job %d %s: the lease was lost, so its outcome was not recorded", job.id, job.kind, extra=extra(job)
             )
             return
-        tell(self._announcer, job, outcome, status)
+        try:
+            tell(self._announcer, job, outcome, status)
+        except Exception:  # noqa: BLE001 - a filter of the logging may raise; what was recorded stands
+            traceback.print_exc()
+
+
+def _refused(error: Exception) -> bool:
+    """Whether it is the values that the database, or the driver, does not take."""
+    code = loop.sqlstate(error)
+    unfit = isinstance(error, ProgrammingError) and code is None  # psycopg: a type that it cannot adapt
+    return unfit or isinstance(error, (DataError, IntegrityError, UnicodeError)) or (code or "").startswith(TOO_MUCH)
 
 
 def _batches(done: list[tuple[Held, Finish]]) -> Iterator[list[tuple[Held, Finish]]]:

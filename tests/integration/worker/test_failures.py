@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import logging
 import sys
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pgjobs import Fixed
+from pgjobs import Fixed, Snooze
 from tests.rows import history
 from tests.testapp.jobs import scripted
 from tests.testapp.script import ODD_ERRORS
@@ -222,3 +223,67 @@ def test_the_recursion_limit_is_not_changed(workers: Workers) -> None:
     scripted.using(max_attempts=1).enqueue(steps=[["raise_odd", "deep"]])
     workers.drain()
     assert sys.getrecursionlimit() == limit
+
+
+@pytest.mark.parametrize("until", [dt.datetime.max, dt.datetime.min], ids=["max", "min"])  # noqa: DTZ901
+def test_a_snooze_to_no_storable_time_fails_its_handler(
+    workers: Workers, handlers: Handlers, until: dt.datetime
+) -> None:
+    """The table refuses such a time: recording the snooze could never work."""
+
+    @handlers(max_attempts=1)
+    def sleep_for_ever() -> None:
+        raise Snooze(until.replace(tzinfo=dt.UTC))
+
+    job = sleep_for_ever.enqueue()
+    assert workers.drain().recorded == {"dead": 1}
+    assert "between the years 2 and 9998" in (job.get().last_error or "")
+
+
+@pytest.mark.parametrize("last", [False, True], ids=["attempts left", "last attempt"])
+@pytest.mark.parametrize(
+    "until", [dt.datetime.max.replace(tzinfo=dt.UTC), "tomorrow", object()], ids=lambda u: type(u).__name__
+)
+def test_an_ending_that_the_database_refuses_is_a_failure(
+    workers: Workers, handlers: Handlers, until: Any, last: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """And takes neither the process nor its neighbours with it."""
+
+    @handlers(max_attempts=1 if last else 2)
+    def odd() -> None:
+        error = Snooze(1)
+        error.until = until
+        raise error
+
+    @handlers
+    def neighbour() -> None: ...
+
+    job, other = odd.enqueue(), neighbour.enqueue()
+    worker = workers.drain()
+    assert worker.code == 0
+    row = job.get()
+    assert (row.status, row.attempts) == ("dead" if last else "pending", 1)
+    assert "how it ended (SnoozeUntil) could not be stored" in (row.last_error or "")
+    assert [one["outcome"] for one in history(job.id)] == ["error"]
+    assert other.get().status == "done"
+
+
+def test_logging_that_raises_changes_no_ending(workers: Workers, handlers: Handlers) -> None:
+    class Broken(logging.Filter):
+        def filter(self, record: logging.LogRecord) -> bool:
+            raise RuntimeError("this filter is broken")
+
+    broken = Broken()
+
+    @handlers(max_attempts=1)
+    def fail() -> None:
+        logging.getLogger("pgjobs").addFilter(broken)
+        raise ValueError("boom")
+
+    job = fail.enqueue()
+    try:
+        worker = workers.drain()
+    finally:
+        logging.getLogger("pgjobs").removeFilter(broken)
+    assert (worker.code, worker.recorded) == (0, {"dead": 1})
+    assert job.get().last_error == "ValueError: boom"
