@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -94,3 +96,26 @@ def test_undertakers_have_a_moment_when_it_is_stopped(one: Supervisor, sent: lis
     one._stop_at -= supervisor.LAST_RITES
     assert one._turn()
     assert sent == [(4242, signal.SIGKILL)]
+
+
+@pytest.mark.parametrize("when", ["before", "during"])
+def test_a_signal_around_the_fork_reaches_the_new_process(
+    one: Supervisor, when: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The handler knows only registered processes: one that is forked just then would run on until the deadline."""
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as new:
+
+        def fork() -> int:
+            if when == "during":
+                os.kill(os.getpid(), signal.SIGTERM)
+            return new.pid
+
+        monkeypatch.setattr(os, "fork", fork)
+        if when == "before":
+            os.kill(os.getpid(), signal.SIGTERM)
+        forked = one._fork(lambda: 0, place=0, worker="token", board=None)
+        assert forked == (when == "during"), "one that was told to stop starts nothing"
+        try:
+            assert when == "before" or new.wait(10) == -signal.SIGTERM
+        finally:
+            new.kill()
