@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -15,13 +16,25 @@ from example_project import devpg
 BASE_DIR = Path(__file__).resolve().parent.parent
 
 
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except OSError as error:
+        return isinstance(error, PermissionError)
+    return True
+
+
 class Server:
     """A PostgreSQL that tests may stop, restart and freeze; it speaks through a Unix socket only."""
 
     def __init__(self) -> None:
         located = devpg._locate(BASE_DIR)
         temporary = next(Path(path) for path in ("/var/tmp", "/tmp") if devpg._open_to_all(Path(path)))  # noqa: S108
-        self.place = Path(tempfile.mkdtemp(prefix="pgjobs-server-", dir=temporary))
+        for left in temporary.glob("pgjobs-server-*-*"):  # by a run that was killed
+            if left.stat().st_uid == os.geteuid() and not _alive(int(left.name.split("-")[2])):
+                devpg._Cluster(left, located.binaries, located.major, located.user).stop()
+                shutil.rmtree(left, ignore_errors=True)
+        self.place = Path(tempfile.mkdtemp(prefix=f"pgjobs-server-{os.getpid()}-", dir=temporary))
         self.place.chmod(0o711)
         self._cluster = devpg._Cluster(self.place, located.binaries, located.major, located.user)
         self._cluster.start()

@@ -26,7 +26,7 @@ from . import loop
 from .announcer import Announcer
 from .connection import close, ready
 from .failure import Failure
-from .held import Held, HeldJobs
+from .held import Held, HeldJobs, Stage
 from .outcome import (
     Bury,
     CancelHeld,
@@ -58,6 +58,9 @@ UNSTORABLE = ValueError("how the run ended could not be stored")
 
 BUSY_PAUSE = 0.05
 """Seconds before a row that somebody's open transaction holds is tried again."""
+
+AGAIN_PAUSE = 0.005
+"""Seconds before the progress of a job whose row is held is tried again."""
 
 Item = tuple[Held, Outcome]
 
@@ -115,9 +118,15 @@ class Completer:
         """Store the latest progress of a running job soon."""
 
         def say() -> None:
-            progress, held.progress = held.progress, None
-            if progress is not None:
-                store.progress(ready(self._connection), held.job.id, held.job.lease, json.dumps(progress))
+            progress = held.progress
+            if progress is None or held.stage is not Stage.RUNNING:
+                return
+            text = json.dumps(progress)
+            if store.progress(ready(self._connection), held.job.id, held.job.lease, text) == "busy":
+                time.sleep(AGAIN_PAUSE)  # a beat holds the row, perhaps
+                self._queue.put(say)
+            elif held.progress is progress:  # else the handler has said more meanwhile
+                held.progress = None
 
         self._queue.put(say)
 

@@ -259,3 +259,21 @@ def test_debug_lines_can_be_switched_on(workers: Workers, caplog: pytest.LogCapt
     workers.drain()
     assert f"job {job.id} scripted: started, attempt 1" in caplog.text
     assert f"job {job.id} scripted: done, attempt 1" in caplog.text
+
+
+def test_progress_waits_for_a_row_that_is_held(workers: Workers, connect: Any) -> None:
+    """By a beat for a moment, or by somebody's open transaction: it is stored when they let go; endings do not wait for it."""
+    with script.closed_gate(1) as open_first, script.closed_gate(2) as open_second:
+        job = scripted.enqueue(steps=[["gate", 1], ["progress", 1, 2], ["audit", "said"], ["gate", 2]])
+        workers.start()
+        wait_until(lambda: "at gate" in audit.events(job.id))
+        holder = connect(autocommit=False)
+        holder.execute("SELECT 1 FROM pgjobs_job WHERE id = %s FOR UPDATE", [job.id])
+        open_first()
+        wait_until(lambda: "said" in audit.events(job.id))
+        other = scripted.enqueue(steps=[])
+        wait_until(lambda: other.get().status == "done")
+        assert job.get().progress is None
+        holder.rollback()
+        wait_until(lambda: job.get().progress == {"done": 1, "total": 2, "text": ""})
+        open_second()
