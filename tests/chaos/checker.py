@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from .history import FINAL, LIVE, History
-from .overlaps import lapses_without_cause, no_two_runs_at_once
+from .overlaps import MOST_REFUNDS, lapses_without_cause, no_two_runs_at_once
 
 
 class Violation(NamedTuple):
@@ -22,7 +22,6 @@ Rule = Callable[[History], Iterator[tuple[int, str]]]
 HARMLESS = ("quick", "pausable", "keyed", "patient", "effect", "coroutine", "snoozing")
 """Kinds that always end done, or cancelled if somebody asks for that."""
 
-MOST_REFUNDS = 5
 PAUSE_SLACK = 2.0
 """Seconds after a pause in which a claim that had already begun may still come to its end."""
 

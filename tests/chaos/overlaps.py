@@ -29,6 +29,7 @@ LAST_MOMENTS = 5.0
 """Seconds that a process may live after it released what ran when GRACE was over."""
 
 FATAL = ("kill", "stop", "machine stalled")
+MOST_REFUNDS = 5
 CUTS = ("terminate", "restart", "server away")
 
 
@@ -54,8 +55,14 @@ def lapses_without_cause(history: History) -> Iterator[tuple[int, str]]:
                 yield move.job, f"move {move.seq}: reaped before its lease lapsed"
             elif _silence(history, move) < _enough(history) and not killed(history, move.pid, move.at):
                 yield move.job, f"move {move.seq}: the lease of {move.worker} lapsed, and nothing had happened to it"
-        elif move.who == "pgjobs undertaker" and not killed(history, move.pid, move.at):
+        elif move.who == "pgjobs undertaker" and not (_given_back(history, move) or killed(history, move.pid, move.at)):
             yield move.job, f"move {move.seq}: {move.worker} died, and nothing had happened to it"
+
+
+def _given_back(history: History, move: Move) -> bool:
+    """Whether a worker was told to stop, and its supervisor gave back what still ran: the attempt too, while it may."""
+    told = any(t.kind == "deploy" and move.pid in t.pids and t.began <= move.at for t in history.troubles)
+    return told and (move.attempts_new < (move.attempts_old or 0) or (move.refunds_old or 0) >= MOST_REFUNDS)
 
 
 def ended_at(history: History, run: Run) -> float | None:

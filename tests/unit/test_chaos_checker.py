@@ -301,6 +301,9 @@ GOOD: dict[str, Callable[[], Story]] = {
     "a whole tree killed": lambda: one().claimed(1).trouble("kill tree", 2, 2.1, 11).reaped(7.1, 7).ran(8, by=B),
     "released unstarted": lambda: one().claimed(1, run=False).refunded(2).ran(3),
     "released at the end of grace": released_late,
+    "given back by the supervisor after a deploy": lambda: (
+        one().claimed(1).trouble("deploy", 1.5, 6, 11).refunded(5, who="pgjobs undertaker").ran(6, by=B)
+    ),
     "the sixth release": lambda: one().claimed(1).refunded(2, attempts_new=1, refunds_old=5).ran(3),
     "stuck, and recorded as timed out": lambda: stuck(True),
     "lapsed while the server was away": lambda: leases_lapse("server away"),
