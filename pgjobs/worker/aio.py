@@ -76,6 +76,7 @@ class AsyncExecutor:
         self._died = died
         self._pid = os.getpid()
         self._loop: asyncio.AbstractEventLoop
+        self._ready = threading.Event()
         self._sessions: dict[str, Any] = {}
         self._thread = threading.Thread(target=self._run, name="pgjobs-loop", daemon=True)
 
@@ -91,7 +92,7 @@ class AsyncExecutor:
 
     def stop(self, timeout: float) -> bool:
         """End; whether it did within ``timeout`` seconds."""
-        if self._thread.is_alive():
+        if self._thread.is_alive() and self._ready.wait(timeout):  # a loop that has not begun must not be stopped
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join(timeout)
         return not self._thread.is_alive()
@@ -100,6 +101,7 @@ class AsyncExecutor:
         try:
             asyncio.set_event_loop(self._loop)
             self._sessions = self._loop.run_until_complete(sync_to_async(hygiene.adopt_thread, thread_sensitive=True)())
+            self._ready.set()
             self._turn()
             self._loop.run_until_complete(sync_to_async(hygiene.leave_thread, thread_sensitive=True)())
             self._loop.close()

@@ -118,7 +118,7 @@ def test_it_ends_in_time_when_the_server_is_gone(server: Server, run_elsewhere: 
     server.stop("immediate")
     began = time.monotonic()
     code = worker.stop()
-    assert time.monotonic() - began < 1 + 5 + 2
+    assert time.monotonic() - began < 1 + 5 + 5  # the last five for a busy machine
     assert code in (0, 75), worker.output
     server.start()
     assert status(server, job) in ("reserved", "pending"), "the lease lapses by itself"
@@ -184,5 +184,5 @@ def test_a_silent_server_does_not_keep_a_stopping_worker(server: Server, proxy: 
     began = time.monotonic()
     worker.send(signal.SIGTERM)
     code = worker.wait(20)
-    assert time.monotonic() - began < 1 + 5 + 2
+    assert time.monotonic() - began < 1 + 5 + 5  # the last five for a busy machine
     assert code != 0

@@ -10,6 +10,7 @@ import pytest
 
 from pgjobs import aenqueue
 from pgjobs.models import Job
+from pgjobs.worker import hygiene
 from tests.rows import history
 from tests.testapp.jobs import scripted_async
 from tests.testapp.models import Note
@@ -111,3 +112,16 @@ def test_a_time_limit(workers: Workers, handlers: Handlers) -> None:
     workers.drain(TIMEOUT_GRACE=1)
     assert job.get().status == "dead"
     assert [h["outcome"] for h in history(job.id)] == ["timeout"]
+
+
+def test_a_worker_that_ends_before_its_loop_is_ready(workers: Workers, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty queue is drained sooner than the loop's thread for queries has started."""
+    adopt, drained = hygiene.adopt_thread, threading.Event()
+
+    def slowly() -> Any:
+        if not threading.current_thread().name.startswith("pgjobs-"):  # the thread of asgiref
+            drained.wait(0.5)
+        return adopt()
+
+    monkeypatch.setattr(hygiene, "adopt_thread", slowly)
+    workers.drain()
