@@ -122,6 +122,7 @@ def test_all_five_flows_end_as_they_should(shared_url: str, tmp_path: Path) -> N
     assert len(list((tmp_path / "reports").iterdir())) == 1
 
 
+@pytest.mark.slow
 def test_with_the_site_it_stays_until_it_is_stopped(shared_url: str, tmp_path: Path) -> None:
     demo = Demo(shared_url, tmp_path)
     demo.wait_for("It all stays until Ctrl-C")
@@ -134,6 +135,7 @@ def test_with_the_site_it_stays_until_it_is_stopped(shared_url: str, tmp_path: P
     assert demo.end() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("moment", "signum"),
     [("Database: ", signal.SIGTERM), ("Worker: ", signal.SIGINT), ("send_welcome_mail", signal.SIGTERM)],
@@ -145,6 +147,7 @@ def test_interrupted_it_leaves_nothing_running(url: str, tmp_path: Path, moment:
     assert demo.end() == 128 + signum
 
 
+@pytest.mark.slow
 def test_a_worker_that_dies_is_told_with_its_last_lines(url: str, tmp_path: Path) -> None:
     demo = Demo(url, tmp_path, "--exit")
     worker = int(demo.wait_for(r"Worker: .*pid (\d+)")[1])

@@ -11,6 +11,7 @@ import pytest
 from tests.worker_harness import BASE_DIR
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(240)
 def test_half_a_minute_of_chaos() -> None:
     """About 35 s; longer on a busy machine, for what is left over at the end has to end."""
