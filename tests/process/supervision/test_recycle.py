@@ -27,14 +27,17 @@ def test_a_recycled_process_loses_nothing(run_jobs: Fleet, limit: tuple[str, int
     ids = [script(["sleep", 0.01]) for _ in range(jobs)]
     one = run_jobs("--threads", 2, *limit)
     wait_until(lambda: not Job.objects.exclude(status="done").exists(), "the end", 60)
-    slow = script(["sleep", 1])
-    wait_status(slow, "done")
+    ids.append(script(["sleep", 1]))
+    wait_status(ids[-1], "done")
+    wait_until(lambda: "retires" in one.output, "its replacement")
+    ids.append(script(["return", 1]))
+    wait_status(ids[-1], "done")
     pids = set(Audit.objects.values_list("pid", flat=True))
-    print(f"{limit}: {len(pids)} processes for {len(ids) + 1} jobs")
+    print(f"{limit}: {len(pids)} processes for {len(ids)} jobs")
     assert len(pids) > 1
     assert not [id_ for id_ in ids if causes(id_)]
     assert set(Job.objects.values_list("attempts", flat=True)) == {1}
-    assert Audit.objects.filter(event="start").count() == len(ids) + 1
+    assert Audit.objects.filter(event="start").count() == len(ids)
     assert "died" not in one.output
     nothing_is_left()
     stop_well(one)
