@@ -113,6 +113,7 @@ def check_rows(text: str) -> None:
         assert re.search(f"^{row}", text, re.MULTILINE), text
 
 
+@pytest.mark.slow
 def test_all_five_flows_end_as_they_should(shared_url: str, tmp_path: Path) -> None:
     demo = Demo(shared_url, tmp_path, "--exit")
     assert demo.end() == 0, demo.text
