@@ -23,10 +23,10 @@ def test_the_lease_is_kept_while_it_stops(run_jobs: Start) -> None:
     """F17: beats go on until the last handler has ended, so nobody else starts the job."""
     with script.closed_gate() as open_gate:
         job = scripted.enqueue(steps=[["gate", 1]])
-        worker = run_jobs(PGJOBS_LEASE="1.5", PGJOBS_HEARTBEAT="0.5")
+        worker = run_jobs(PGJOBS_LEASE="4", PGJOBS_HEARTBEAT="0.5")
         wait_until(lambda: "at gate" in audit.events(job.id))
         worker.send(signal.SIGTERM)
-        other = run_jobs(PGJOBS_LEASE="1.5", PGJOBS_HEARTBEAT="0.5").wait_ready()
+        other = run_jobs(PGJOBS_LEASE="4", PGJOBS_HEARTBEAT="0.5").wait_ready()
         first = job.get().reserved_until
         wait_until(lambda: (job.get().reserved_until - first).total_seconds() > 2, "two more leases")
         open_gate()
