@@ -57,7 +57,7 @@ class JobContext:
         self._holder.say_progress({"done": done, "total": total, "text": payload.mend(str(text))[:1000]})
 
 
-current: contextvars.ContextVar[JobContext | None] = contextvars.ContextVar("pgjobs_current", default=None)
+current_id: contextvars.ContextVar[int | None] = contextvars.ContextVar("pgjobs_current_id", default=None)
 """The job whose handler is running here; jobs that it enqueues name it as their parent."""
 
 Capture = Callable[[], Mapping[str, Any]]
@@ -91,15 +91,19 @@ def captured(meta: Mapping[str, Any] | None) -> dict[str, Any] | None:
     return {**_Hooks.capture(), **(meta or {})} or None
 
 
-@contextlib.contextmanager
-def restored(meta: Mapping[str, Any] | None) -> Iterator[None]:
+_NOTHING = contextlib.nullcontext()
+
+
+def restored(meta: Mapping[str, Any] | None) -> AbstractContextManager[None]:
     """Around a run: the context that was captured. A hook that raises is logged, and changes nothing else."""
-    if _Hooks.restore is None:
-        yield
-        return
+    return _NOTHING if _Hooks.restore is None else _restored(_Hooks.restore, meta)
+
+
+@contextlib.contextmanager
+def _restored(restore: Restore, meta: Mapping[str, Any] | None) -> Iterator[None]:
     stack = contextlib.ExitStack()
     try:
-        stack.enter_context(_Hooks.restore(meta or {}))
+        stack.enter_context(restore(meta or {}))
     except BaseException:
         logger.exception("the hook that restores a job's context raised; the job runs without it")
     try:

@@ -22,7 +22,7 @@ from .. import payload as json_payload
 from .. import signals, store
 from ..conf import Settings, get_settings
 from ..exceptions import EnqueueError, PayloadTypeError, SchemaError, seconds
-from .context import captured, current
+from .context import captured, current_id
 from .registry import UNSET, Handler, check_attempts, check_number, check_timeout, registry
 
 if TYPE_CHECKING:
@@ -318,8 +318,7 @@ def _chunks(news: Iterable[store.NewJob]) -> Iterator[list[store.NewJob]]:
 
 def _parent_id(alias: str, settings: Settings) -> int | None:
     """The running job, when the new one goes into the same database."""
-    job = current.get()
-    return job.id if job is not None and alias == settings.DATABASE else None
+    return current_id.get() if alias == settings.DATABASE else None
 
 
 def _announce(handle: Enqueued) -> Enqueued:

@@ -18,7 +18,7 @@ from typing import Any
 
 from asgiref.sync import sync_to_async
 
-from ..api.context import current, restored
+from ..api.context import current_id, restored
 from ..api.registry import Handler
 from . import capture, forked, hygiene
 from .held import Held, HeldJobs
@@ -141,8 +141,7 @@ class AsyncExecutor:
         arguments = self._running.arguments(handler, held.job)
         if not isinstance(arguments, dict):
             return arguments
-        ctx = self._running.context(held)
-        current.set(ctx)
+        current_id.set(held.job.id)
         self._running.starts(held.job)
         created: weakref.WeakSet[asyncio.Task[Any]] = weakref.WeakSet()
         _tasks.set(created)
@@ -150,7 +149,7 @@ class AsyncExecutor:
             if self._sessions:
                 await sync_to_async(hygiene.before, thread_sensitive=True)()
             with restored(held.job.meta):
-                args = (ctx,) if handler.takes_ctx else ()
+                args = (self._running.context(held),) if handler.takes_ctx else ()
                 task = place.task = self._loop.create_task(self._handle(handler, args, arguments))
                 await asyncio.wait({task})
             if task.cancelled():

@@ -76,7 +76,7 @@ class Completer:
         *,
         lease: float,
         died: Callable[[str, BaseException], None],
-        recorded: Callable[[str], None],
+        recorded: Callable[[str, int], None],
     ) -> None:
         self._connection = connection
         self._held = held
@@ -236,7 +236,16 @@ class Completer:
             {held.job.id: o.note for held, o in done if o.note is not None},
         )
         for held, outcome in done:
-            self._answered(held, outcome, left.get(held.job.id, "done"))
+            if left and (status := left.get(held.job.id)):
+                self._answered(held, outcome, status)
+        recorded = [one for one in done if one[0].job.id not in left]
+        if not recorded:
+            return
+        self._held.drop(*(held for held, _ in recorded))
+        self._recorded("done", len(recorded))
+        if logger.isEnabledFor(logging.DEBUG) or signals.job_finished.receivers or any(o.note for _, o in recorded):
+            for held, outcome in recorded:
+                self._tell(held, outcome, "done")
 
     def _one(self, held: Held, outcome: Outcome, connection: BaseDatabaseWrapper) -> None:
         """One ending, by the verb of its name."""
@@ -269,14 +278,17 @@ class Completer:
             self._again.append((held, outcome))
             return
         self._held.drop(held)
-        self._recorded(status)
+        self._recorded(status, 1)
         if status == "lost":
             logger.warning(
                 "job %d %s: the lease was lost, so its outcome was not recorded", job.id, job.kind, extra=extra(job)
             )
             return
+        self._tell(held, outcome, status)
+
+    def _tell(self, held: Held, outcome: Outcome, status: str) -> None:
         try:
-            tell(self._announcer, job, outcome, status)
+            tell(self._announcer, held.job, outcome, status)
         except Exception:  # noqa: BLE001 - a filter of the logging may raise; what was recorded stands
             traceback.print_exc()
 

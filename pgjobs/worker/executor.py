@@ -17,7 +17,7 @@ from typing import Any
 from django.db import connections, transaction
 
 from .. import store
-from ..api.context import JobContext, current, restored
+from ..api.context import current_id, restored
 from ..api.registry import Handler
 from . import capture, forked, hygiene
 from .held import Held, HeldJobs
@@ -96,27 +96,24 @@ class Executor:
             arguments = self._running.arguments(handler, held.job)
             if not isinstance(arguments, dict):
                 return arguments
-            ctx = self._running.context(held)
-            current.set(ctx)
+            current_id.set(held.job.id)
             self._running.starts(held.job)
             with restored(held.job.meta):
-                return self._interruptible(held, slot, handler, ctx, arguments)
+                return self._interruptible(held, slot, handler, arguments)
         finally:
             held.log = list(kept)
             if held.told:
                 hygiene.discard_all()
             hygiene.after()
 
-    def _interruptible(
-        self, held: Held, slot: Slot, handler: Handler, ctx: JobContext, arguments: dict[str, Any]
-    ) -> Outcome:
+    def _interruptible(self, held: Held, slot: Slot, handler: Handler, arguments: dict[str, Any]) -> Outcome:
         """Run the handler where the limiter may interrupt it; nothing of an interruption leaves this method."""
         ended: Outcome | None = None
         raised: BaseException | None = None
         try:
             try:
                 slot.arm(held)
-                ended = self._call(held, handler, ctx, arguments)
+                ended = self._call(held, handler, arguments)
             except BaseException as e:  # noqa: BLE001 - SystemExit and KeyboardInterrupt of a handler are failures of its job
                 raised = e
             slot.disarm()
@@ -127,23 +124,23 @@ class Executor:
             return ended
         return self._running.raised(held, handler, raised or Interrupted(), skip=OWN_FRAMES)
 
-    def _call(self, held: Held, handler: Handler, ctx: JobContext, arguments: dict[str, Any]) -> Outcome:
+    def _call(self, held: Held, handler: Handler, arguments: dict[str, Any]) -> Outcome:
         if not handler.atomic:
-            return self._running.returned(self._handle(handler, ctx, arguments))
+            return self._running.returned(self._handle(held, handler, arguments))
         # Exactly once: the effects and the finish are one transaction.
         alias = self._running.settings.DATABASE
         with transaction.atomic(using=alias):
             with connections[alias].cursor() as cursor:
                 cursor.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE")
-            finish = self._running.returned(self._handle(handler, ctx, arguments))
+            finish = self._running.returned(self._handle(held, handler, arguments))
             if not store.finish(connections[alias], held.job.id, held.job.lease, finish.result, finish.note):
                 raise LeaseLost
         if not transaction.get_autocommit(using=alias):
             transaction.commit(using=alias)  # with AUTOCOMMIT off, atomic() leaves that to its caller
         return Finished()
 
-    def _handle(self, handler: Handler, ctx: JobContext, arguments: dict[str, Any]) -> object:
-        args = (ctx,) if handler.takes_ctx else ()
+    def _handle(self, held: Held, handler: Handler, arguments: dict[str, Any]) -> object:
+        args = (self._running.context(held),) if handler.takes_ctx else ()
         try:
             return handler.function(*args, **arguments)
         finally:

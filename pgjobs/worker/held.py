@@ -144,19 +144,20 @@ class HeldJobs:
         with self._lock:
             if self._jobs.get(held.job.id) is not held or held.stage is not Stage.RUNNING:
                 return False
-            self._count(held, -1)
+            self._running[held.pool] -= 1
             held.stage, held.since, held.weight = Stage.ENDING, time.monotonic(), max(weight, LEAST_WEIGHT)
-            self._count(held, 1)
+            self._weight += held.weight
             self._board.mark(held.place, State.RETURNED if returned else State.RAISED)
             return True
 
-    def drop(self, held: Held) -> None:
-        """Not ours any more, whatever its stage."""
+    def drop(self, *some: Held) -> None:
+        """Not ours any more, whatever their stage."""
         with self._lock:
-            if self._jobs.get(held.job.id) is held:
-                del self._jobs[held.job.id]
-                self._count(held, -1)
-                self._board.clear(held.place)
+            for held in some:
+                if self._jobs.get(held.job.id) is held:
+                    del self._jobs[held.job.id]
+                    self._count(held, -1)
+                    self._board.clear(held.place)
 
     def drop_all(self, stage: Stage, *, older_than: float = 0.0) -> list[Held]:
         """Take out all of a stage that have been in it for so many seconds, for example to release them."""
@@ -178,9 +179,12 @@ class HeldJobs:
                     self._count(held, 1)
 
     def _count(self, held: Held, by: int) -> None:
-        self._buffered[held.pool] += by * (held.stage is Stage.BUFFERED)
-        self._running[held.pool] += by * (held.stage is Stage.RUNNING)
-        self._weight += by * held.weight * (held.stage is Stage.ENDING)
+        if held.stage is Stage.ENDING:
+            self._weight += by * held.weight
+        elif held.stage is Stage.RUNNING:
+            self._running[held.pool] += by
+        else:
+            self._buffered[held.pool] += by
 
     def to_beat(self, lease: float) -> list[Held]:
         """Those whose lease is to be extended: all, but what has been ending for a whole lease and cannot be recorded."""

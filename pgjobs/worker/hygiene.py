@@ -25,6 +25,7 @@ def adopt_thread() -> dict[str, Session]:
     """Call once in a thread that runs handlers: its connections are watched from now on; they are in what is returned."""
     sessions: dict[str, Session] = {}
     _thread.sessions = sessions
+    _thread.opened = False
     connection_created.connect(_opened, dispatch_uid="pgjobs.worker.hygiene")
     return sessions
 
@@ -50,8 +51,11 @@ class Session:
 
 def _opened(sender: object, connection: BaseDatabaseWrapper, **_: object) -> None:
     sessions = getattr(_thread, "sessions", None)
-    if sessions is None or connection.vendor != "postgresql" or connections[connection.alias] is not connection:
+    if sessions is None or connections[connection.alias] is not connection:
         return  # another thread, or a connection of the worker's own
+    _thread.opened = True
+    if connection.vendor != "postgresql":
+        return
     raw = connection.connection
     with raw.cursor() as cursor:
         cursor.execute(
@@ -67,6 +71,8 @@ def _opened(sender: object, connection: BaseDatabaseWrapper, **_: object) -> Non
 
 def before() -> None:
     """Drop connections that died while nobody used them (a restarted server, an idle timeout)."""
+    if not _thread.opened:
+        return
     for connection in connections.all(initialized_only=True):
         raw = connection.connection
         if raw is not None and connection.vendor == "postgresql" and _has_died(raw):
@@ -90,6 +96,8 @@ def after() -> None:
     """Undo what the handler left: open transactions, session settings, a running loop."""
     if asyncio._get_running_loop() is not None:
         asyncio._set_running_loop(None)  # left by a library that was never stopped; Django would refuse queries
+    if not _thread.opened:
+        return
     for connection in connections.all(initialized_only=True):
         try:
             _clean(connection)

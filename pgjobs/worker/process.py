@@ -336,8 +336,8 @@ class Worker:
         if wanted and self._held.buffered(held.pool) <= intake.low_water:
             self._claimer.wakes.ring()
 
-    def _recorded(self, status: str) -> None:
-        self.recorded[status] = self.recorded.get(status, 0) + 1
+    def _recorded(self, status: str, count: int) -> None:
+        self.recorded[status] = self.recorded.get(status, 0) + count
         if status == "pending":
             self._claimer.ask_due = True
             self._claimer.wakes.ring()

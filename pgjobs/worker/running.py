@@ -23,6 +23,10 @@ logger = logging.getLogger("pgjobs")
 job_logger = logging.getLogger("pgjobs.job")
 
 
+_decode = json.JSONDecoder().raw_decode
+"""What ``json.loads`` does without its preparations: PostgreSQL writes jsonb with no blank around it."""
+
+
 class LeaseLost(Exception):
     """The lease was lost before an ``atomic=True`` handler could finish: its transaction is rolled back."""
 
@@ -70,7 +74,8 @@ class Running:
     def starts(self, job: ClaimedJob) -> None:
         """Tell people."""
         signals.send(signals.job_started, job.kind, job=job, attempt=job.attempt, exc_info=None)
-        logger.debug("job %d %s: started, attempt %d", job.id, job.kind, job.attempt, extra=extra(job))
+        if logger.isEnabledFor(logging.DEBUG):
+            logger.debug("job %d %s: started, attempt %d", job.id, job.kind, job.attempt, extra=extra(job))
 
     def returned(self, value: object) -> Finish:
         """The ending of a handler that returned."""
@@ -106,7 +111,7 @@ class _Holder:
 
 def fit(handler: Handler, text: str) -> dict[str, Any]:
     """The handler's arguments of a stored payload, upgraded when it does not fit; raises PayloadTypeError."""
-    arguments: dict[str, Any] = json.loads(text)
+    arguments: dict[str, Any] = _decode(text)[0]
     try:
         handler.check(arguments)
     except PayloadTypeError as e:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
-import logging
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -469,14 +468,11 @@ def test_without_hooks_meta_is_what_was_given() -> None:
 
 
 def test_a_job_that_a_handler_enqueues_names_its_parent() -> None:
-    ctx = context.JobContext(
-        2**40, "scripted", 1, 1, None, {}, logging.LoggerAdapter(logging.getLogger("test"), {}), None  # type: ignore[arg-type]
-    )  # fmt: skip
-    token = context.current.set(ctx)
+    token = context.current_id.set(2**40)
     try:
         one, many = add.enqueue(1), enqueue_many([add.prepare(1), add.using(dedupe_key="k").prepare(1)])
     finally:
-        context.current.reset(token)
+        context.current_id.reset(token)
     assert {h.get().parent_id for h in [one, *many]} == {2**40}
     assert add.enqueue(1).get().parent_id is None
 
