@@ -53,7 +53,7 @@ def claim(limit: int = 10, worker: str = "w-1", *, lease: float = 15, **options:
     """Claim through Django's connection, from all queues unless told otherwise."""
     return store.claim(
         connection, limit, worker, lease=lease, **{"queues": None, "exclude_queues": (), "kinds": None} | options
-    )
+    ).jobs
 
 
 def held(**fields: Any) -> ClaimedJob:

@@ -11,7 +11,7 @@ from importlib.resources import files
 FUNCTIONS = (
     # formulas and small helpers
     "next_run_after",
-    "next_due",
+    "bell",
     "hold",
     "still_owned",
     # ways in
@@ -19,6 +19,7 @@ FUNCTIONS = (
     "enqueue_many",
     "rerun",
     # moves by a holder
+    "claim_many",
     "claim",
     "heartbeat",
     "finish_many",

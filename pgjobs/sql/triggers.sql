@@ -4,10 +4,18 @@
 -- Returns nothing.
 
 -- One notification for each queue and statement, and only for what comes due within the hour. `SET LOCAL pgjobs.notify = off`
--- silences a transaction.
+-- silences a transaction. Committing a notification takes a lock that is one for the whole server, so nobody is told unless a
+-- worker sleeps. (A worker that falls asleep before this transaction commits looks again until such transactions have ended.)
 CREATE OR REPLACE FUNCTION pgjobs_job_inserted() RETURNS trigger
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+  v_bell record;
 BEGIN
+  SELECT b.class, b.id INTO v_bell FROM pgjobs_bell() b;
+  IF pg_try_advisory_lock(v_bell.class, v_bell.id) THEN  -- at session level, and given back: to the commit it would be kept by one caller alone
+    PERFORM pg_advisory_unlock(v_bell.class, v_bell.id);
+    RETURN NULL;
+  END IF;
   PERFORM pg_notify('pgjobs', i.queue) FROM (
     SELECT DISTINCT n.queue FROM inserted n WHERE n.status = 'pending' AND n.run_after < clock_timestamp() + interval '1 hour') i;
   RETURN NULL;

@@ -6,6 +6,7 @@ Plain values go down, plain rows come up.
 
 from .enqueueing import NewJob, enqueue, enqueue_many
 from .holding import (
+    Claim,
     ClaimedJob,
     bury,
     cancel_held,
@@ -13,7 +14,6 @@ from .holding import (
     fail,
     finish,
     finish_many,
-    next_due,
     progress,
     release,
     retry,
@@ -26,6 +26,7 @@ from .reading import pending_estimate, schema_problem, server
 
 __all__ = [
     "Beat",
+    "Claim",
     "ClaimedJob",
     "Event",
     "NewJob",
@@ -42,7 +43,6 @@ __all__ = [
     "finish",
     "finish_many",
     "forget_worker",
-    "next_due",
     "pause",
     "pending_estimate",
     "progress",

@@ -13,6 +13,9 @@ from typing import Any, NamedTuple
 
 from .calling import Connection, rows, value
 
+_META = 8
+"""The place of ``meta`` among a claimed job's columns; in the first row it holds what the claim saw."""
+
 
 class ClaimedJob(NamedTuple):
     """What a worker needs of a job to run it. ``timeout`` and ``waited`` (due → claimed) are seconds."""
@@ -31,6 +34,26 @@ class ClaimedJob(NamedTuple):
     waited: float
 
 
+class Claim(NamedTuple):
+    """What one claim brought, and what it saw on its way."""
+
+    jobs: list[ClaimedJob]
+    read: str | None = None
+    """What is known of the queues, to be given to the next claim of the same worker on the same connection."""
+    swept: bool = True
+    """Whether all queues were read from the beginning."""
+    took: float = 0.0
+    """Seconds of the search."""
+    due: float | None = None
+    """Seconds until the next pending job of these queues comes due, or a pause ends; None: nothing waits, or nobody looked."""
+    asleep: bool = False
+    """Whether inserters see that this worker wants to be told."""
+    settled: int = 0
+    """All transactions before this one had ended when the search began."""
+    unsettled: int | None = None
+    """Transactions before this one may have told nobody of what they inserted: of a claim that fell asleep."""
+
+
 def claim(
     connection: Connection,
     limit: int,
@@ -41,27 +64,33 @@ def claim(
     kinds: Sequence[str] | None,
     lease: float,
     suspects: bool | None = None,
-) -> list[ClaimedJob]:
+    read: str | None = None,
+    asleep: bool = False,
+    doze: bool = False,
+) -> Claim:
     """pending → reserved: at most ``limit`` due jobs, the highest priority first, held for ``lease`` seconds.
 
-    ``suspects``: True for only those that must run alone, False for none of them.
+    ``suspects``: True for only those that must run alone, False for none of them. ``read``: go on where the claim that
+    answered it stopped. ``doze``: when nothing is found, let inserters know that this session wants to be told; ``asleep``:
+    they know already.
     """
     found = rows(
         connection,
-        "SELECT id, lease, kind, queue, payload, attempts, max_attempts, extract(epoch FROM timeout)::float8, meta,"
-        " scheduled_for, lost, extract(epoch FROM reserved_at - run_after)::float8"
-        " FROM pgjobs_claim(%s, %s, %s::text[], make_interval(secs => %s), %s::text[], %s::text[], %s)",
-        (limit, worker, _list(queues), lease, _list(kinds), list(exclude_queues), suspects),
+        "SELECT * FROM pgjobs_claim_many(%s, %s, %s::text[], make_interval(secs => %s), %s::text[], %s::text[], %s, %s::jsonb,"
+        " %s, %s)",
+        (limit, worker, _list(queues), lease, _list(kinds), list(exclude_queues), suspects, read, asleep, doze),
     )
-    return [ClaimedJob._make((*row[:8], _loads(row[8]), *row[9:])) for row in found]
-
-
-def next_due(connection: Connection, *, queues: Sequence[str] | None, exclude_queues: Sequence[str]) -> float | None:
-    """Seconds until the next pending job of these queues comes due; None when none is waiting for its time."""
-    due: float | None = value(
-        connection, "SELECT pgjobs_next_due(%s::text[], %s::text[])", (_list(queues), list(exclude_queues))
+    if not found:
+        return Claim([])
+    text = found[0][_META]
+    seen = _loads(text)
+    jobs = [
+        ClaimedJob._make(row if row[_META] is None else (*row[:_META], _loads(row[_META]), *row[_META + 1 :]))
+        for row in found[1:]
+    ]
+    return Claim(
+        jobs, text, seen["swept"], seen["took"], seen["due"], seen["asleep"], seen["settled"], seen["unsettled"]
     )
-    return due
 
 
 def finish(connection: Connection, id: int, lease: int, result: str | None, note: str | None = None) -> bool:  # noqa: A002

@@ -78,37 +78,43 @@ class ClaimLoop:
             return None if empty_handed else 0.5
         if self.overloaded():
             return OVERLOADED_PAUSE
-        full, got = self._claim()
-        if full:
-            return 0
+        full, got, due = self._claim()
         if got is None:
             return 60  # no room: a job that ends will ring
+        if full:
+            return 0
         if got:
             self._empty = 0
         elif self.drain and empty_handed:
-            return None
+            partly = [intake.reach.sweep() for intake, _ in self.places]
+            return 0 if any(partly) else None
         else:
             self._empty += 1
             if self._empty > 1:
                 time.sleep(EMPTY_PAUSE)
-        return self.claimer.pause(self.connection, listening=self.listening())
+        behind = min(intake.reach.behind for intake, _ in self.places)
+        return max(0.0, min(self.claimer.pause(got, due, listening=self.listening()), behind))
 
-    def _claim(self) -> tuple[bool, int | None]:
-        """Claim for each place that has room: whether there may be more, and how many came (None: there was no room)."""
-        full, got = False, None
+    def _claim(self) -> tuple[bool, int | None, float | None]:
+        """Claim for each place that has room: whether there may be more, how many came (None: there was no room), and in how
+        many seconds the next comes due.
+        """
+        full, got, due = False, None, None
         for intake, place in self.places:
             room = self.claimer.room(intake)
             intake.more = bool(intake.kinds) and not room
             if room:
-                to_start, to_give_back = self.claimer.claim(ready(self.connection), intake, room)
+                to_start, to_give_back, next_due = self.claimer.claim(
+                    ready(self.connection), intake, room, doze=self.listening() and not got
+                )
                 for held in to_start:
                     place.submit(held)
                 self.give_back(to_give_back)
                 came = len(to_start) + len(to_give_back)
                 intake.more = came >= room
-                full = full or intake.more
-                got = (got or 0) + came
-        return full, got
+                full, got = full or intake.more, (got or 0) + came
+                due = min((d for d in (due, next_due) if d is not None), default=None)
+        return full, got, due
 
     def give_back(self, some: Sequence[Held]) -> None:
         """Release jobs that were not started."""

@@ -18,15 +18,17 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from .. import store
 from ..conf import Settings
 from .held import Held, HeldJobs, Pool, Stage
+from .reach import Reach, Sleeper
 
 MOST = 1000
 """Jobs that one claim takes at most."""
 
 FEWEST_PAUSE = 0.02
-"""Seconds between two claims that are not full, at least: announcements may come in thousands."""
+"""Seconds until a job that is about to come due is looked for, at least."""
 
-SECOND_LOOK = 0.05
-"""Seconds from the question when the next job is due to the next claim."""
+LINGER = 0.01
+"""Seconds between a claim that found some jobs and the next: who inserts meanwhile need not tell. (Each notification takes a
+lock of the whole server at its commit.)"""
 
 CAREFUL = 2.0
 """Seconds without prefetch after a claim brought jobs on their last attempt that nobody could start at once."""
@@ -91,6 +93,7 @@ class Intake:
         self._held = held
         self._prefetch = prefetch
         self._careful_until = 0.0
+        self.reach = Reach()
         self.low_water = 0
         """A buffer with fewer jobs is worth a look at whether to claim."""
         self.more = False
@@ -155,10 +158,7 @@ class Claimer:
         self._left = most
         self._suspects = suspects
         self.wakes = Wakes()
-        self.ask_due = True
-        """Whether the time of the next pending job may have changed since it was asked for."""
-        self._due_at: float | None = None
-        self._asked = False
+        self._sleeper = Sleeper()
 
     @property
     def exhausted(self) -> bool:
@@ -172,9 +172,16 @@ class Claimer:
         room = 1 if self._suspects else intake.room()
         return room if self._left is None else min(room, self._left)
 
-    def claim(self, connection: BaseDatabaseWrapper, intake: Intake, room: int) -> tuple[list[Held], list[Held]]:
-        """Claim up to ``room`` jobs for a place: those to start, and those to give back."""
-        jobs = store.claim(
+    def claim(
+        self, connection: BaseDatabaseWrapper, intake: Intake, room: int, *, doze: bool
+    ) -> tuple[list[Held], list[Held], float | None]:
+        """Claim up to ``room`` jobs for a place: those to start, those to give back; and in how many seconds the next comes
+        due, as far as this claim saw.
+
+        ``doze``: fall asleep when nothing is found.
+        """
+        session = connection.connection
+        claim = store.claim(
             connection,
             room,
             self._worker,
@@ -183,34 +190,25 @@ class Claimer:
             kinds=intake.kinds,
             lease=self._settings.LEASE,
             suspects=self._suspects,
+            read=intake.reach.since(session),
+            asleep=self._sleeper.in_session(session),
+            doze=doze,
         )
+        intake.reach.saw(claim, session)
+        self._sleeper.saw(claim)
         if self._left is not None:
-            self._left -= len(jobs)
-        if jobs:
-            self.ask_due = True
-        return intake.hold(jobs)
+            self._left -= len(claim.jobs)
+        return *intake.hold(claim.jobs), claim.due
 
     def given_back(self, count: int) -> None:
         """So many jobs were released unstarted: they do not count for ``--max-jobs``."""
         if self._left is not None:
             self._left += count
 
-    def pause(self, connection: BaseDatabaseWrapper, *, listening: bool) -> float:
-        """Seconds to sleep after claims that found less than there was room for."""
-        poll = self._settings.LISTEN_POLL_INTERVAL
-        if not listening:
-            poll = self._settings.POLL_INTERVAL * random.uniform(1, 1.2)
-        passed = self._due_at is not None and self._due_at <= time.monotonic()
-        ask = self.ask_due or passed or (not listening and poll > 3 and not self._asked)
-        if ask:
-            self.ask_due = False  # first: an announcement while we ask is news
-            try:
-                due = store.next_due(connection, queues=self._served.queues, exclude_queues=self._served.exclude_queues)
-            except Exception:
-                self.ask_due = True
-                raise
-            self._due_at = None if due is None else time.monotonic() + due
-        self._asked = ask
-        pause = poll if self._due_at is None else max(FEWEST_PAUSE, min(poll, self._due_at - time.monotonic()))
-        # What came due between the claim and the question is in neither answer: look once more.
-        return min(pause, SECOND_LOOK) if ask else pause
+    def pause(self, found: int, due: float | None, *, listening: bool) -> float:
+        """Seconds to sleep after claims that found fewer jobs than there was room for."""
+        if listening:
+            pause = LINGER if found else min(self._settings.LISTEN_POLL_INTERVAL, self._sleeper.nap())
+        else:
+            pause = self._settings.POLL_INTERVAL * random.uniform(1, 1.2)
+        return pause if due is None else max(min(pause, FEWEST_PAUSE), min(pause, due))

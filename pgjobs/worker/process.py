@@ -141,7 +141,7 @@ class Worker:
             dedicated(settings.DATABASE, "listener"),
             dedicated(settings.DATABASE, "self-test"),
             self._served.__contains__,
-            self._notified,
+            self._claimer.wakes.ring,
             self._died,
         )
         self._recycle = Recycle(options.recycle_jobs, options.recycle_rss, options.recycle_lifetime)
@@ -339,14 +339,9 @@ class Worker:
     def _recorded(self, status: str, count: int) -> None:
         self.recorded[status] = self.recorded.get(status, 0) + count
         if status == "pending":
-            self._claimer.ask_due = True
             self._claimer.wakes.ring()
         elif not len(self._held) and (self.options.drain or self.retiring or self._claimer.exhausted):
             self._claimer.wakes.ring()  # it may have been the last
-
-    def _notified(self) -> None:
-        self._claimer.ask_due = True
-        self._claimer.wakes.ring()
 
     def _died(self, role: str, error: BaseException) -> None:
         logger.critical("the %s of this worker died: the process stops", role, exc_info=error)

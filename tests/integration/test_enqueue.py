@@ -625,6 +625,7 @@ def test_without_notify_nothing_is_sent(transactional_db: None, connect: Callabl
     """F45"""
     listener = connect()
     listener.execute("LISTEN pgjobs")
+    listener.execute("SELECT pg_advisory_lock_shared(b.class, b.id) FROM pgjobs_bell() b")
     add.enqueue(1)
     enqueue_many([add.prepare(1), add.using(dedupe_key="k").prepare(1)])
     with connection.cursor() as cursor:

@@ -15,9 +15,10 @@ END = "(the end)"
 
 @pytest.fixture
 def heard(transactional_db: None, connect: Connect) -> Callable[[], list[str]]:
-    """Answers the payloads that a listener has heard since the last time, in order."""
+    """Answers the payloads that a listener, as a sleeping worker is one, has heard since the last time, in order."""
     listener = connect()
     listener.execute("LISTEN pgjobs")
+    listener.execute("SELECT pg_advisory_lock_shared(b.class, b.id) FROM pgjobs_bell() b")
 
     def since() -> list[str]:
         with connection.cursor() as cursor:

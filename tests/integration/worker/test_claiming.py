@@ -13,7 +13,7 @@ from pgjobs import Fixed, enqueue, store
 from pgjobs.models import Job
 from tests.factories import JobFactory
 from tests.integration.worker.conftest import Statements
-from tests.rows import database_now, history
+from tests.rows import history
 from tests.testapp import audit, script
 from tests.testapp.jobs import scripted
 from tests.waiting import wait_until
@@ -259,19 +259,19 @@ def test_a_sooner_job_shortens_the_sleep(workers: Workers) -> None:
     assert far.get().status == "pending"
 
 
-def test_an_announcement_while_the_worker_asks_what_is_due(workers: Workers, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The answer is already old when it arrives: the worker has to ask again."""
-    ask, jobs = store.next_due, []
+def test_an_announcement_while_the_worker_claims(workers: Workers, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer is already old when it arrives: the worker has to claim again."""
+    claim, jobs = store.claim, []
 
     def slow_answer(*args: Any, **options: Any) -> Any:
-        answer = ask(*args, **options)
-        if worker.worker._listener.listening and not jobs:
+        answer = claim(*args, **options)
+        if answer.asleep and not jobs:
             jobs.append(scripted.using(run_after=dt.timedelta(seconds=1)).enqueue(steps=[]))
             connections.close_all()
             wait_until(lambda: worker.worker._claimer.wakes._rung)
         return answer
 
-    monkeypatch.setattr(store, "next_due", slow_answer)
+    monkeypatch.setattr(store, "claim", slow_answer)
     worker = workers.make({"listen": True}).begin()
     wait_until(lambda: jobs)
     wait_until(lambda: jobs[0].get().status == "done", seconds=6)
@@ -287,22 +287,4 @@ def test_a_retry_starts_on_time(workers: Workers, handlers: Handlers) -> None:
 
     job = second_time.enqueue()
     workers.start({"listen": True}, POLL_INTERVAL=30)
-    wait_until(lambda: job.get().status == "done", seconds=6)
-
-
-def test_a_job_that_comes_due_between_the_claim_and_the_question(
-    workers: Workers, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The claim was too early, and to the question it is due already: neither names it."""
-    ask, asked = store.next_due, []
-    job = scripted.using(run_after=dt.timedelta(seconds=0.7)).enqueue(steps=[])
-
-    def late(*args: Any, **options: Any) -> Any:
-        if not asked:
-            asked.append(wait_until(lambda: job.get().run_after < database_now()))
-            connections.close_all()
-        return ask(*args, **options)
-
-    monkeypatch.setattr(store, "next_due", late)
-    workers.start(POLL_INTERVAL=30)
     wait_until(lambda: job.get().status == "done", seconds=6)

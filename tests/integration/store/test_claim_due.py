@@ -1,4 +1,4 @@
-"""next_due: how long a worker that found nothing may sleep."""
+"""claim says how long a worker that found nothing may sleep."""
 
 from __future__ import annotations
 
@@ -16,7 +16,12 @@ pytestmark = pytest.mark.django_db
 
 
 def next_due(**options: Any) -> float | None:
-    return store.next_due(connection, **{"queues": None, "exclude_queues": ()} | options)
+    """As a claim of a kind that there is not answers it."""
+    claim = store.claim(
+        connection, 10, "w-1", lease=15, **{"queues": None, "exclude_queues": (), "kinds": ["none"]} | options
+    )
+    assert not claim.jobs
+    return claim.due
 
 
 def later(seconds: float) -> dt.datetime:
@@ -51,5 +56,5 @@ def test_the_end_of_a_pause_counts_too() -> None:
     assert next_due() is None
     PauseFactory(scope="kind", name="k", until=later(70))
     assert next_due() == pytest.approx(70, abs=10)
-    JobFactory(run_after=later(40))
+    JobFactory(run_after=later(40), queue="other")
     assert next_due() == pytest.approx(40, abs=10)

@@ -1,0 +1,197 @@
+-- claim, as the Python worker calls it: pending → reserved, for at most p_limit due jobs, in the order of claim.
+-- p_limit … p_suspects: as in claim; p_read: what the last call of the same worker answered, or NULL to read everything from the
+-- beginning. With it each queue and priority is read from where that call stopped, so that a mountain of rows that this worker
+-- cannot run, or of dead ones that a long transaction keeps, is walked once and not by each claim. What then comes to lie behind
+-- (a late commit, a backdated or moved job) is seen by the next call without it: the worker makes one each second or so.
+-- p_doze: fall asleep when nothing was found, that is hold the session's lock by which inserters see that somebody wants to be
+-- told (triggers.sql); p_asleep: it is held already. A call that finds something lets go of it.
+-- Index: pgjobs_claim. For each queue the priorities that exist are probed from the top, and of each only the due range is
+-- read, so that a mountain of future jobs costs one probe. Where p_read knows a level, its beginning is not probed.
+-- Returns what a worker needs of each job; and in a first row, whose id is NULL, as p_read for the next call: an object with
+-- swept (whether everything was read from the beginning), took (seconds of the search), due (seconds until the next pending job
+-- of these queues, or the end of a pause; only when fewer than p_limit were found; NULL: nothing waits for its time), asleep;
+-- settled and, by a call that falls asleep, unsettled (transactions: all before the first had ended when the search began; those
+-- before the second may have inserted before the lock was taken, and told nobody); and what is known of the levels.
+CREATE OR REPLACE FUNCTION pgjobs_claim_many(
+  p_limit integer, p_worker text, p_queues text[], p_lease interval, p_kinds text[], p_exclude_queues text[], p_suspects boolean, p_read jsonb DEFAULT NULL,
+  p_asleep boolean DEFAULT false, p_doze boolean DEFAULT false
+) RETURNS TABLE (
+  id bigint, lease bigint, kind text, queue text, payload jsonb, attempts integer, max_attempts integer, timeout double precision, meta jsonb,
+  scheduled_for timestamptz, lost integer, waited double precision
+)
+LANGUAGE plpgsql
+-- Statistics of a table that fills and empties all day mislead the planner; these leave it the index alone. (jit = off: the
+-- cost of a plan node that is switched off is so high that each call would be compiled, for a quarter of a second.)
+SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET enable_sort = off SET plan_cache_mode = force_generic_plan AS $$
+#variable_conflict use_column
+DECLARE
+  c_forever CONSTANT timestamptz := 'infinity';
+  c_most CONSTANT bigint := 9223372036854775807;
+  c_late CONSTANT interval := '100 milliseconds';  -- an enqueue reads its clock before it commits: probes start so much earlier
+  v_now timestamptz := clock_timestamp();
+  -- 63 random bits, never from a sequence: an unflushed one repeats after a crash of the server.
+  v_token bigint := hashtextextended(gen_random_uuid()::text, 0) & 9223372036854775807;
+  v_no_queues text[];
+  v_no_kinds text[];
+  v_paused text;                -- p_read of another set of pauses is worthless
+  -- What is known of levels, side by side: a queue, a priority, and the place after which it was not read yet.
+  k_queues text[] := '{}'; k_levels smallint[] := '{}'; k_ats timestamptz[] := '{}'; k_ids bigint[] := '{}';
+  v_queues text[] := '{}';      -- queues with pending rows that may still give some
+  v_heads smallint[] := '{}';   -- for each, the highest priority not yet read
+  v_queue text := '';
+  v_next text;
+  v_level smallint;
+  v_places integer[];           -- of this level's queues, in k_…
+  v_cut_at timestamptz; v_cut_id bigint;
+  v_place integer;
+  v_some tid[];
+  v_rows tid[] := '{}';
+  v_left integer;
+  v_due timestamptz;
+  v_found timestamptz; v_last bigint;
+  v_settled xid8 := pg_snapshot_xmin(pg_current_snapshot());
+  v_unsettled xid8;
+BEGIN
+  IF coalesce(p_limit, 0) < 1 THEN RETURN; END IF;
+  IF coalesce(p_worker, '') = '' THEN
+    RAISE EXCEPTION 'p_worker has to name the worker' USING ERRCODE = 'invalid_parameter_value';
+  END IF;
+  SELECT coalesce(array_agg(p.name) FILTER (WHERE p.scope = 'queue'), '{}'), coalesce(array_agg(p.name) FILTER (WHERE p.scope = 'kind'), '{}'),
+         min(p.until), md5(string_agg(p.scope || p.name, E'\n' ORDER BY p.scope, p.name))
+  INTO v_no_queues, v_no_kinds, v_due, v_paused FROM pgjobs_pause p WHERE p.until IS NULL OR p.until > v_now;
+  v_no_queues := v_no_queues || coalesce(p_exclude_queues, '{}');
+  IF (p_read ->> 'at')::timestamptz <= v_now AND p_read ->> 'paused' IS NOT DISTINCT FROM v_paused AND jsonb_typeof(p_read -> 'levels') = 'array' THEN
+    SELECT coalesce(array_agg(e.v ->> 0), '{}'), coalesce(array_agg((e.v ->> 1)::smallint), '{}'), coalesce(array_agg((e.v ->> 2)::timestamptz), '{}'),
+           coalesce(array_agg((e.v ->> 3)::bigint), '{}')
+    INTO k_queues, k_levels, k_ats, k_ids FROM jsonb_array_elements(p_read -> 'levels') e (v);
+  ELSE
+    p_read := NULL;
+  END IF;
+
+  IF p_suspects THEN  -- few, by an index of their own (pgjobs_suspects)
+    v_rows := ARRAY(
+      SELECT j.ctid FROM pgjobs_job j
+      WHERE j.status = 'pending' AND j.suspect AND j.run_after <= v_now
+        AND (p_queues IS NULL OR j.queue = ANY (p_queues)) AND j.queue <> ALL (v_no_queues)
+        AND (p_kinds IS NULL OR j.kind = ANY (p_kinds)) AND j.kind <> ALL (v_no_kinds) AND (j.expires_at IS NULL OR j.expires_at > v_now)
+      ORDER BY j.id LIMIT p_limit FOR NO KEY UPDATE SKIP LOCKED);
+    SELECT least(v_due, min(j.run_after)) INTO v_due FROM pgjobs_job j WHERE j.status = 'pending' AND j.suspect AND j.run_after > v_now;
+  END IF;
+
+  LOOP  -- a loose index scan: the queues that have pending rows; those that are known need no look
+    EXIT WHEN p_suspects;
+    IF p_read IS NOT NULL THEN
+      SELECT min(u.q) INTO v_next FROM unnest(k_queues) u (q) WHERE u.q > v_queue;
+    END IF;
+    SELECT j.queue, j.priority INTO v_queue, v_level FROM pgjobs_job j
+    WHERE j.status = 'pending' AND j.queue > v_queue AND (v_next IS NULL OR j.queue < v_next) ORDER BY j.queue, j.priority DESC LIMIT 1;
+    IF NOT FOUND THEN
+      EXIT WHEN v_next IS NULL;
+      v_queue := v_next;
+      SELECT max(u.p) INTO v_level FROM unnest(k_queues, k_levels) u (q, p) WHERE u.q = v_queue;
+      SELECT coalesce((SELECT j.priority FROM pgjobs_job j WHERE j.status = 'pending' AND j.queue = v_queue AND j.priority > v_level
+                       ORDER BY j.priority DESC LIMIT 1), v_level) INTO v_level;
+    END IF;
+    IF (p_queues IS NULL OR v_queue = ANY (p_queues)) AND v_queue <> ALL (v_no_queues) THEN
+      v_queues := v_queues || v_queue;
+      v_heads := v_heads || v_level;
+    ELSIF v_queue <> ALL (k_queues) THEN  -- not ours, but its beginning is not to be looked at again
+      k_queues := k_queues || v_queue; k_levels := k_levels || v_level; k_ats := k_ats || '-infinity'::timestamptz; k_ids := k_ids || 0::bigint;
+    END IF;
+  END LOOP;
+
+  WHILE cardinality(v_queues) > 0 AND cardinality(v_rows) < p_limit LOOP
+    SELECT max(h) INTO v_level FROM unnest(v_heads) h;
+    v_places := '{}';
+    FOR v_queue IN SELECT u.q FROM unnest(v_queues, v_heads) u (q, h) WHERE u.h = v_level LOOP
+      SELECT u.n INTO v_place FROM unnest(k_queues, k_levels) WITH ORDINALITY u (q, p, n) WHERE u.q = v_queue AND u.p = v_level;
+      IF NOT FOUND THEN
+        k_queues := k_queues || v_queue; k_levels := k_levels || v_level; k_ats := k_ats || '-infinity'::timestamptz; k_ids := k_ids || 0::bigint;
+        v_place := cardinality(k_queues);
+      END IF;
+      v_places := v_places || v_place;
+    END LOOP;
+    LOOP
+      v_cut_at := c_forever; v_cut_id := c_most;
+      IF cardinality(v_places) > 1 THEN  -- where the merge of these queues reaches the limit; read without a lock
+        SELECT c.run_after, c.id INTO v_cut_at, v_cut_id FROM unnest(v_places) m (n) CROSS JOIN LATERAL (
+          SELECT j.run_after, j.id FROM pgjobs_job j
+          WHERE j.status = 'pending' AND j.queue = k_queues[m.n] AND j.priority = v_level AND j.run_after <= v_now
+            AND (j.run_after, j.id) > (k_ats[m.n], k_ids[m.n])
+            AND (p_kinds IS NULL OR j.kind = ANY (p_kinds)) AND j.kind <> ALL (v_no_kinds) AND (j.expires_at IS NULL OR j.expires_at > v_now)
+            AND (p_suspects IS NULL OR NOT j.suspect)
+          ORDER BY j.run_after, j.id LIMIT p_limit - cardinality(v_rows)
+        ) c ORDER BY c.run_after, c.id OFFSET p_limit - cardinality(v_rows) - 1 LIMIT 1;
+        IF NOT FOUND THEN v_cut_at := c_forever; v_cut_id := c_most; END IF;
+      END IF;
+      FOREACH v_place IN ARRAY v_places LOOP
+        v_left := p_limit - cardinality(v_rows);
+        EXIT WHEN v_left <= 0;
+        v_some := ARRAY(
+          SELECT j.ctid FROM pgjobs_job j
+          WHERE j.status = 'pending' AND j.queue = k_queues[v_place] AND j.priority = v_level AND j.run_after <= v_now
+            AND (j.run_after, j.id) > (k_ats[v_place], k_ids[v_place]) AND (j.run_after, j.id) <= (v_cut_at, v_cut_id)
+            AND (p_kinds IS NULL OR j.kind = ANY (p_kinds)) AND j.kind <> ALL (v_no_kinds) AND (j.expires_at IS NULL OR j.expires_at > v_now)
+            AND (p_suspects IS NULL OR NOT j.suspect)
+          ORDER BY j.run_after, j.id LIMIT v_left
+          FOR NO KEY UPDATE SKIP LOCKED);
+        v_rows := v_rows || v_some;
+        IF cardinality(v_some) = v_left THEN  -- read up to the last of them
+          SELECT j.run_after, j.id INTO v_found, v_last FROM pgjobs_job j WHERE j.ctid = v_some[v_left];
+          k_ats[v_place] := v_found; k_ids[v_place] := v_last;
+        ELSIF v_cut_at < c_forever THEN
+          IF (v_cut_at, v_cut_id) > (k_ats[v_place], k_ids[v_place]) THEN k_ats[v_place] := v_cut_at; k_ids[v_place] := v_cut_id; END IF;
+        ELSIF k_ats[v_place] < v_now - c_late THEN
+          k_ats[v_place] := v_now - c_late; k_ids[v_place] := 0;
+        END IF;
+      END LOOP;
+      EXIT WHEN v_cut_at = c_forever OR cardinality(v_rows) >= p_limit;  -- else others held some of them: go on behind the cut
+    END LOOP;
+    IF cardinality(v_rows) < p_limit THEN  -- the next lower priority of each queue that was at this level
+      SELECT coalesce(array_agg(n.q), '{}'), coalesce(array_agg(n.h), '{}') INTO v_queues, v_heads FROM (
+        SELECT u.q, CASE WHEN u.h < v_level THEN u.h ELSE coalesce((
+          SELECT j.priority FROM pgjobs_job j WHERE j.status = 'pending' AND j.queue = u.q AND j.priority < v_level AND j.priority > coalesce(l.p, -101)
+          ORDER BY j.priority DESC LIMIT 1), l.p) END AS h
+        FROM unnest(v_queues, v_heads) u (q, h)
+        CROSS JOIN LATERAL (SELECT max(k.p) AS p FROM unnest(k_queues, k_levels) k (q, p) WHERE k.q = u.q AND k.p < v_level) l
+      ) n WHERE n.h IS NOT NULL;
+    END IF;
+  END LOOP;
+
+  IF cardinality(v_rows) < p_limit AND p_suspects IS NOT TRUE THEN  -- every level was read: when does the next job come due?
+    FOR v_place IN 1..cardinality(k_queues) LOOP
+      CONTINUE WHEN k_ats[v_place] = '-infinity';  -- a queue that is not ours
+      SELECT j.run_after INTO v_found FROM pgjobs_job j
+      WHERE j.status = 'pending' AND j.queue = k_queues[v_place] AND j.priority = k_levels[v_place] AND j.run_after > v_now ORDER BY j.run_after LIMIT 1;
+      v_due := least(v_due, v_found);
+    END LOOP;
+  END IF;
+  IF cardinality(v_rows) > 0 THEN
+    IF p_asleep THEN PERFORM pg_advisory_unlock_shared(x.class, x.id) FROM pgjobs_bell() x; END IF;
+    p_asleep := false;
+  ELSIF p_doze AND NOT p_asleep THEN
+    PERFORM pg_advisory_lock_shared(x.class, x.id) FROM pgjobs_bell() x;
+    p_asleep := true;
+    v_unsettled := pg_current_xact_id();  -- whoever inserted before has a smaller one
+  END IF;
+  meta := jsonb_build_object(
+    'swept', p_read IS NULL, 'asleep', p_asleep, 'settled', v_settled::text::bigint, 'unsettled', v_unsettled::text::bigint, 'at', v_now, 'paused', v_paused, 'took', extract(epoch FROM clock_timestamp() - v_now),
+    'due', CASE WHEN cardinality(v_rows) < p_limit AND v_due IS NOT NULL THEN extract(epoch FROM greatest(v_due - clock_timestamp(), interval '0')) END,
+    'levels', (SELECT jsonb_agg(jsonb_build_array(u.q, u.p, u.at, u.i)) FROM unnest(k_queues, k_levels, k_ats, k_ids) u (q, p, at, i) WHERE cardinality(k_queues) <= 500));
+  RETURN NEXT;
+  IF cardinality(v_rows) = 0 THEN RETURN; END IF;
+  v_now := clock_timestamp();  -- the lease counts from here, however long the search took
+  -- The rows are locked, so their ctids hold; a TID scan cannot be planned into anything else.
+  RETURN QUERY WITH taken AS (
+    UPDATE pgjobs_job j SET
+      status = 'reserved', attempts = j.attempts + 1, lease = v_token, reserved_by = p_worker, reserved_at = v_now,
+      reserved_until = v_now + coalesce(p_lease, j.timeout, interval '1 hour'), worker = p_worker,
+      worker_ids = j.worker_ids[greatest(cardinality(j.worker_ids) - 30, 1):] || p_worker,
+      last_attempted_at = v_now, started_at = coalesce(j.started_at, v_now), updated_at = v_now
+    WHERE j.ctid = ANY (v_rows)
+    RETURNING j.id, j.lease, j.kind, j.queue, j.payload, j.attempts, j.max_attempts, extract(epoch FROM j.timeout)::float8 AS timeout, j.meta, j.scheduled_for,
+      j.lost::integer AS lost, extract(epoch FROM v_now - j.run_after)::float8 AS waited, j.priority, j.run_after
+  ) SELECT t.id, t.lease, t.kind, t.queue, t.payload, t.attempts, t.max_attempts, t.timeout, t.meta, t.scheduled_for, t.lost, t.waited
+  FROM taken t ORDER BY t.priority DESC, t.run_after, t.id;
+END $$;
