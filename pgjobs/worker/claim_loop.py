@@ -93,7 +93,7 @@ class ClaimLoop:
             if self._empty > 1:
                 time.sleep(EMPTY_PAUSE)
         behind = min(intake.reach.behind for intake, _ in self.places)
-        return max(0.0, min(self.claimer.pause(got, due, listening=self.listening()), behind))
+        return min(self.claimer.pause(got, due, listening=self.listening()), behind)
 
     def _claim(self) -> tuple[bool, int | None, float | None]:
         """Claim for each place that has room: whether there may be more, how many came (None: there was no room), and in how

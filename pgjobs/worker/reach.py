@@ -29,15 +29,17 @@ class Reach:
         self._read: str | None = None
         self._session: object = None
         self._sweep_at = 0.0
+        self._partly = False
 
     def since(self, session: object) -> str | None:
         """What to give to the next claim in a database session; None: read from the beginning."""
-        if session is not self._session or self.behind <= 0:
+        if session is not self._session or time.monotonic() >= self._sweep_at:
             return None
         return self._read
 
     def saw(self, claim: store.Claim, session: object) -> None:
         """A claim was made."""
+        self._partly = not claim.swept
         if claim.swept:
             slow = claim.took > SLOW + SLOW_EACH * len(claim.jobs)
             self._read, self._session = (claim.read if slow else None), session
@@ -47,13 +49,13 @@ class Reach:
 
     def sweep(self) -> bool:
         """Read from the beginning next time; whether the last claim did not."""
-        partly, self._read = self._read is not None, None
-        return partly
+        self._read = None
+        return self._partly
 
     @property
     def behind(self) -> float:
-        """Seconds until the next sweep is due; infinite when the last claim was one, or has to be followed by one anyway."""
-        return float("inf") if self._read is None else self._sweep_at - time.monotonic()
+        """Seconds until something that lies behind has to be looked for; infinite when nothing can."""
+        return max(0.0, self._sweep_at - time.monotonic()) if self._partly else float("inf")
 
 
 class Sleeper:
