@@ -516,6 +516,25 @@ BEGIN
   FROM unnest(p_ids, p_leases) WITH ORDINALITY u (id, lease, n) WHERE u.n <> ALL (coalesce(v_held, '{}'));
 END $$;
 
+-- release_unknown: reserved → pending now, for all that a worker holds by its name and does not know of: a claim whose answer
+-- was lost with its connection, or what a dead one had not started. The attempt is given back.
+-- p_worker; p_known: the ids that are to stay.
+-- Index: pgjobs_reserved.
+-- Returns what release does, for each such job.
+CREATE OR REPLACE FUNCTION pgjobs_release_unknown(p_worker text, p_known bigint[]) RETURNS TABLE (id bigint, outcome text)
+LANGUAGE plpgsql SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+#variable_conflict use_column
+DECLARE
+  v_ids bigint[];
+  v_leases bigint[];
+BEGIN
+  SELECT array_agg(j.id ORDER BY j.id), array_agg(j.lease ORDER BY j.id) INTO v_ids, v_leases
+  FROM pgjobs_job j WHERE j.status = 'reserved' AND j.reserved_by = p_worker AND j.id <> ALL (p_known);
+  IF v_ids IS NOT NULL THEN
+    RETURN QUERY SELECT r.id, r.outcome FROM pgjobs_release(v_ids, v_leases, false) r;
+  END IF;
+END $$;
+
 -- cancel, by the holder: reserved → cancelled, because the handler raised Cancel, or was told to stop and did.
 -- p_error: the reason.
 -- Index: the primary key.
@@ -974,10 +993,8 @@ BEGIN
   ) SELECT CASE WHEN v_alone THEN 'crashed' ELSE 'suspect' END, m.id, m.kind, m.queue, m.status, m.attempts
     FROM moved m CROSS JOIN (SELECT count(*) FROM told) t;  -- not a LEFT JOIN, which would be planned away: nobody would be told
 
-  RETURN QUERY SELECT 'released', r.id, NULL::text, NULL::text, r.outcome, NULL::integer FROM pgjobs_release(
-    ARRAY(SELECT j.id FROM pgjobs_job j WHERE j.status = 'reserved' AND j.reserved_by = p_worker AND j.id <> ALL (p_running) AND j.id <> ALL (p_returned) ORDER BY j.id),
-    ARRAY(SELECT j.lease FROM pgjobs_job j WHERE j.status = 'reserved' AND j.reserved_by = p_worker AND j.id <> ALL (p_running) AND j.id <> ALL (p_returned) ORDER BY j.id),
-    false) r WHERE r.outcome NOT IN ('busy', 'lost');
+  RETURN QUERY SELECT 'released', r.id, NULL::text, NULL::text, r.outcome, NULL::integer
+  FROM pgjobs_release_unknown(p_worker, p_running || p_returned) r WHERE r.outcome NOT IN ('busy', 'lost');
   DELETE FROM pgjobs_worker w WHERE w.name = p_worker;
   RETURN QUERY SELECT 'left', NULL::bigint, NULL::text, NULL::text, NULL::text, count(*)::integer FROM pgjobs_job j
     WHERE j.status = 'reserved' AND j.reserved_by = p_worker HAVING count(*) > 0;

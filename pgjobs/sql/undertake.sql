@@ -42,10 +42,8 @@ BEGIN
   ) SELECT CASE WHEN v_alone THEN 'crashed' ELSE 'suspect' END, m.id, m.kind, m.queue, m.status, m.attempts
     FROM moved m CROSS JOIN (SELECT count(*) FROM told) t;  -- not a LEFT JOIN, which would be planned away: nobody would be told
 
-  RETURN QUERY SELECT 'released', r.id, NULL::text, NULL::text, r.outcome, NULL::integer FROM pgjobs_release(
-    ARRAY(SELECT j.id FROM pgjobs_job j WHERE j.status = 'reserved' AND j.reserved_by = p_worker AND j.id <> ALL (p_running) AND j.id <> ALL (p_returned) ORDER BY j.id),
-    ARRAY(SELECT j.lease FROM pgjobs_job j WHERE j.status = 'reserved' AND j.reserved_by = p_worker AND j.id <> ALL (p_running) AND j.id <> ALL (p_returned) ORDER BY j.id),
-    false) r WHERE r.outcome NOT IN ('busy', 'lost');
+  RETURN QUERY SELECT 'released', r.id, NULL::text, NULL::text, r.outcome, NULL::integer
+  FROM pgjobs_release_unknown(p_worker, p_running || p_returned) r WHERE r.outcome NOT IN ('busy', 'lost');
   DELETE FROM pgjobs_worker w WHERE w.name = p_worker;
   RETURN QUERY SELECT 'left', NULL::bigint, NULL::text, NULL::text, NULL::text, count(*)::integer FROM pgjobs_job j
     WHERE j.status = 'reserved' AND j.reserved_by = p_worker HAVING count(*) > 0;

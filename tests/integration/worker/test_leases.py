@@ -268,3 +268,27 @@ def test_any_queue_name_is_heard(workers: Workers, queue: str) -> None:
     wait_until(lambda: worker.worker._listener.listening)
     job = scripted.using(queue=queue).enqueue(steps=[["return", "x" * 100_000]])
     wait_until(lambda: job.get().status == "done", seconds=5)
+
+
+def test_a_claim_whose_answer_is_lost_costs_no_attempt(workers: Workers, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The connection breaks between the commit and the answer: nobody here knows of the jobs, and they do not wait for their
+    lease to lapse.
+    """
+    claim, lost = store.claim, list[int]()
+
+    def claim_and_lose(connection: Any, *args: Any, **options: Any) -> Any:
+        jobs = claim(connection, *args, **options)
+        if jobs and not lost:
+            lost.extend(job.id for job in jobs)
+            connection.close()
+            raise OperationalError("server closed the connection unexpectedly")
+        return jobs
+
+    monkeypatch.setattr(store, "claim", claim_and_lose)
+    ids = [scripted.enqueue(steps=[["return", n]]).id for n in range(3)]
+    worker = workers.start({"suspects": None}, LEASE=60, HEARTBEAT=0.2)
+    worker.wait_recorded(3, seconds=5)
+    assert lost
+    assert list(Job.objects.filter(pk__in=ids).values_list("status", "attempts")) == [("done", 1)] * 3
+    assert [history(id_) for id_ in ids] == [[]] * 3
+    assert Job.objects.get(pk=lost[0]).refunds == 1

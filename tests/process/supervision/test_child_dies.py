@@ -118,6 +118,28 @@ def test_a_poison_job_dies_alone(run_jobs: Fleet) -> None:
     stop_well(one)
 
 
+def test_a_long_suspect_does_not_hold_up_the_others(run_jobs: Fleet) -> None:
+    """Each runs alone in a process of its own, and two such processes work at a time."""
+    one = run_jobs("--threads", 4)
+    with closed_gate(1) as open_gate:
+        long = [script(["gate", 1])]
+        wait_event(long[0], "at gate")
+        with closed_gate(2):
+            others = [script(["gate", 2]) for _ in range(3)]
+            for id_ in others:
+                wait_event(id_, "at gate")
+            [child] = children(one.popen.pid)
+            kill(child)
+        with measured("three suspects beside one that waits", 6):
+            wait_event(long[0], "at gate", 2)
+            for id_ in others:
+                wait_status(id_, "done")
+        open_gate()
+    wait_status(long[0], "done")
+    _suspects_ran_alone([*long, *others])
+    stop_well(one)
+
+
 def _suspects_ran_alone(ids: list[int]) -> None:
     """From the second run of each on, its process ran nothing at the same time."""
     for id_ in ids:

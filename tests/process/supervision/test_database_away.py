@@ -199,7 +199,7 @@ def test_sigterm_while_it_is_away(jobs: Jobs, worker: Process) -> None:
     id_ = jobs.script(["sleep", 30])
     jobs.wait_event(id_, "start")
     jobs.server.stop()
-    with measured("SIGTERM with the database away and a grace of 1 s", 1 + 5 + 1):
+    with measured("SIGTERM with the database away and a grace of 1 s", 1 + 5):
         assert worker.stop(signal.SIGTERM) == 75
     jobs.server.start()
     assert jobs.get(id_, "status") == "reserved"
@@ -229,7 +229,7 @@ def test_sigterm_while_the_network_swallows(jobs: Jobs, run_jobs: Fleet, proxy: 
     worker = run_jobs("--threads", 1, "--grace", 1, url=proxy.url())
     jobs.wait(jobs.script(["return", 1]))
     proxy.swallow()
-    with measured("SIGTERM with a dead network and a grace of 1 s", 1 + 5 + 1):
+    with measured("SIGTERM with a dead network and a grace of 1 s", 1 + 5):
         assert worker.stop(signal.SIGTERM) in (0, 75)
 
 

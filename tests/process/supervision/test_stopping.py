@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -117,6 +118,52 @@ def test_children_of_a_killed_supervisor_stop_by_themselves(run_jobs: Fleet) -> 
         wait_gone(orphans)
     job = Job.objects.get(pk=slow)
     assert (job.status, job.attempts, job.refunds) == ("pending", 0, 1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=["SIGTERM", "supervisor killed"])
+def test_a_handler_that_freezes_its_process_while_it_stops(run_jobs: Fleet, number: int) -> None:
+    """The watchdog is awake until the last handler has ended: the process is gone before its lease lapses, and long before
+    GRACE is over. Without a supervisor it is the reaper of another worker that finds what ran.
+    """
+    one = run_jobs("--threads", 1, "--grace", 60)
+    id_ = script(["gate", 1], ["regex"], then=[[["return", 1]]])
+    with closed_gate() as open_gate:
+        wait_event(id_, "at gate")
+        [child] = children(one.popen.pid)
+        kill(one.popen.pid, number)
+        one.wait_for("pgjobs stops" if number == signal.SIGTERM else "its supervisor is gone")
+        with measured("frozen while it stops, until its process is gone (lease 3 s, watchdog 2.4 s)", 3):
+            open_gate()
+            wait_gone([child])
+    one.wait()
+    other = run_jobs("--threads", 1)
+    wait_status(id_, "done")
+    [(_, outcome, _)] = causes(id_)
+    assert outcome == ("crashed" if number == signal.SIGTERM else "lost")
+    stop_well(other)
+
+
+def test_it_ends_in_time_though_nobody_reads_what_it_writes(run_jobs: Fleet) -> None:
+    """A terminal after Ctrl-S, or a log collector that hangs: every write waits for ever, and only the alarm is left."""
+    reader, writer = os.pipe()
+    try:
+        one = run_jobs("--threads", 1, "--grace", 1, stdout=writer, ready=False)
+        id_ = script(["sleep", 60])
+        wait_event(id_, "start")
+        started = children(one.popen.pid)
+        os.set_blocking(writer, False)
+        for size in (1000, 1):
+            with contextlib.suppress(BlockingIOError):
+                while True:
+                    os.write(writer, b"x" * size)
+        os.set_blocking(writer, True)
+        with measured("SIGTERM with a grace of 1 s, and a full pipe", 1 + 5):
+            assert one.stop(signal.SIGTERM) == 75
+        wait_gone(started, 1)
+    finally:
+        os.close(reader)
+        os.close(writer)
 
 
 def test_a_killed_tree_s_jobs_run_elsewhere_within_lease_and_beat(run_jobs: Fleet) -> None:
