@@ -325,6 +325,8 @@ class Proxy:
         self._open: set[socket.socket] = set()
         self._lock = threading.Lock()
         self._closed = False
+        self.tries = 0
+        """How many connections were asked for."""
         self._threads: list[threading.Thread] = []
         self._go(self._accept)
 
@@ -338,6 +340,7 @@ class Proxy:
             if not select.select([self._listener], [], [], 0.05)[0]:
                 continue
             client, _ = self._listener.accept()
+            self.tries += 1
             if self._refusing:
                 client.close()
                 continue

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from django.core.management import CommandError, call_command
 
 from pgjobs.conf import Settings
 from pgjobs.worker import supervisor
@@ -39,6 +40,12 @@ def one(monkeypatch: pytest.MonkeyPatch) -> Iterator[Supervisor]:
     yield one
     for number, handler in before.items():
         signal.signal(number, handler)
+
+
+def test_without_fork_it_is_refused_with_a_clear_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "fork")
+    with pytest.raises(CommandError, match=r"run_jobs needs os\.fork\(\), which this platform does not have"):
+        call_command("run_jobs")
 
 
 @pytest.mark.parametrize("number", supervisor.SIGNALS)
