@@ -36,7 +36,7 @@ DEFAULTS = {"PGJOBS_LEASE": "15", "PGJOBS_HEARTBEAT": "5"}
 
 
 def test_a_killed_process_s_jobs_are_due_within_a_second(run_jobs: Fleet) -> None:
-    """At default settings. What ran counts as an attempt, what had only been claimed does not."""
+    """F6, at default settings: what ran counts as an attempt, what had only been claimed does not."""
     quick = [script(["return", 1]) for _ in range(30)]
     one = run_jobs("--threads", 1, env=DEFAULTS)
     for id_ in quick:
@@ -74,7 +74,7 @@ def test_a_killed_process_s_jobs_are_due_within_a_second(run_jobs: Fleet) -> Non
     ids=["os._exit", "segfault", "killed", "regular-expression", "stopped"],
 )
 def test_each_kind_of_death_has_its_cause_in_the_history(run_jobs: Fleet, steps: list[Any], cause: str) -> None:
-    """The first attempt ends the process; the second one returns. Lease 3, so the watchdog bites after 2.4 s."""
+    """F6, F41: the first attempt ends the process; the second one returns. Lease 3, so the watchdog bites after 2.4 s."""
     one = run_jobs("--threads", 2)
     id_ = script(*steps, then=[[["return", 1]]])
     job = wait_status(id_, "done")
@@ -89,7 +89,7 @@ def test_each_kind_of_death_has_its_cause_in_the_history(run_jobs: Fleet, steps:
 
 @pytest.mark.slow
 def test_a_poison_job_dies_alone(run_jobs: Fleet) -> None:
-    """Each attempt kills the process. It ends dead after its own max_attempts, causes in its history; those that ran beside
+    """F13: each attempt kills the process. It ends dead after its own max_attempts, causes in its history; those that ran beside
     it are given back with the attempt refunded, run alone, and end well.
     """
     one = run_jobs("--threads", 4)

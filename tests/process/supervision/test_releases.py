@@ -19,7 +19,7 @@ def enqueue(kind: str, **payload: Any) -> int:
 
 
 def test_a_rolling_deploy_of_new_kinds_renames_and_signatures(run_jobs: Fleet) -> None:
-    """Faults 126 and 127. A new kind waits for the new code, a renamed one is found by its alias, an old payload is upgraded; and
+    """F126, F127: a new kind waits for the new code, a renamed one is found by its alias, an old payload is upgraded; and
     the old code goes on with what it knows as long as it runs.
     """
     old = run_jobs("--threads", 2, env=OLD)

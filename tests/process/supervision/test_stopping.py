@@ -66,6 +66,7 @@ def test_a_signal_lets_what_runs_come_to_its_end(run_jobs: Fleet, number: int, w
 
 
 def test_what_outlasts_grace_is_given_back_with_its_attempt(run_jobs: Fleet) -> None:
+    """F16: a deploy is no failure."""
     one = run_jobs("--threads", 2, "--grace", 1)
     ids = [script(["sleep", 60], then=[[]]) for _ in range(2)]
     for id_ in ids:
@@ -94,7 +95,7 @@ def test_what_outlasts_grace_runs_elsewhere_only_when_its_process_is_gone(run_jo
 
 
 def test_the_second_signal_ends_it_at_once(run_jobs: Fleet) -> None:
-    """And its undertakers still give back what ran."""
+    """F58: and its undertakers still give back what ran."""
     one = run_jobs("--threads", 1, "--grace", 60)
     id_ = script(["sleep", 60], then=[[]])
     wait_event(id_, "start")
@@ -145,7 +146,7 @@ def test_a_handler_that_freezes_its_process_while_it_stops(run_jobs: Fleet, numb
 
 
 def test_it_ends_in_time_though_nobody_reads_what_it_writes(run_jobs: Fleet) -> None:
-    """A terminal after Ctrl-S, or a log collector that hangs: every write waits for ever, and only the alarm is left."""
+    """F58: a terminal after Ctrl-S, or a log collector that hangs: every write waits for ever, and only the alarm is left."""
     reader, writer = os.pipe()
     try:
         one = run_jobs("--threads", 1, "--grace", 1, stdout=writer, ready=False)
@@ -168,7 +169,7 @@ def test_it_ends_in_time_though_nobody_reads_what_it_writes(run_jobs: Fleet) -> 
 
 @pytest.mark.parametrize("by", ["another", pytest.param("a restarted one", marks=pytest.mark.slow)])
 def test_a_killed_tree_s_jobs_run_elsewhere_within_lease_and_beat(run_jobs: Fleet, by: str) -> None:
-    """Faults 6 and 7. At lease 3 and heartbeat 1; at default settings it is 15 and 5. A worker that is restarted at once is there
+    """F6, F7. At lease 3 and heartbeat 1; at default settings it is 15 and 5. A worker that is restarted at once is there
     before the lease has lapsed, and finds the jobs all the same.
     """
     if by == "another":
@@ -197,7 +198,7 @@ def test_a_killed_tree_s_jobs_run_elsewhere_within_lease_and_beat(run_jobs: Flee
 
 @pytest.mark.slow
 def test_rolling_deploys_under_load_burn_no_attempt(run_jobs: Fleet) -> None:
-    """Five deploys, each starting the new one before the old one is gone; jobs of all lengths around them."""
+    """F16, F18: five deploys, each starting the new one before the old one is gone; jobs of all lengths around them."""
     ids = [script(["sleep", 0.02]) for _ in range(400)]
     ids += [script(["sleep", 2.5]) for _ in range(4)]  # longer than the grace: refunded each time
     one = run_jobs("--threads", 4, "--grace", 1)
@@ -221,7 +222,7 @@ def test_rolling_deploys_under_load_burn_no_attempt(run_jobs: Fleet) -> None:
 
 @pytest.mark.slow
 def test_refunds_of_a_running_job_end_with_the_fifth(run_jobs: Fleet) -> None:
-    """A pill must not hide behind deploys: a job that no deploy lets come to its end uses up its attempts at last."""
+    """F16: a pill must not hide behind deploys: a job that no deploy lets come to its end uses up its attempts at last."""
     id_ = script(["sleep", 60], max_attempts=1)
     for n in range(6):
         one = run_jobs("--threads", 1, "--grace", 0.1)
@@ -240,7 +241,7 @@ def _namespaces() -> list[str]:
 
 
 def test_as_pid_1_of_a_container(run_jobs: Fleet) -> None:
-    """Orphans of others are buried too, a child's death is seen, and SIGTERM stops it."""
+    """F135: orphans of others are buried too, a child's death is seen, and SIGTERM stops it."""
     wrap = _namespaces()
     one = run_jobs("--threads", 2, wrap=tuple(wrap))
     [pid1] = wait_until(lambda: children(one.popen.pid), "the supervisor")
