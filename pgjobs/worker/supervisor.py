@@ -155,7 +155,7 @@ class Supervisor:
             cause = cause_of_death(code, child.killed_for)
             logger.error("worker %s: %s", child.worker, cause)
             self._undertake(child.worker, board.entries(), cause)
-        elif entries := board.entries():
+        elif (entries := board.entries()) or code == EX_TEMPFAIL:  # something is left, started or not
             self._undertake(child.worker, entries, f"interrupted: worker {child.worker} stopped", interrupted=True)
         board.close()
         if code == EX_CONFIG:

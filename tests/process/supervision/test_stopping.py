@@ -12,6 +12,7 @@ import time
 import pytest
 
 from pgjobs.models import Job
+from tests.testapp import audit
 from tests.testapp.models import Audit
 from tests.testapp.script import closed_gate
 from tests.waiting import wait_until
@@ -79,6 +80,27 @@ def test_what_outlasts_grace_is_given_back_with_its_attempt(run_jobs: Fleet) -> 
         [(attempt, outcome, error)] = causes(id_)
         assert (attempt, outcome) == (1, "interrupted")
         assert error.startswith("interrupted")
+
+
+def test_what_could_not_be_given_back_in_time_is_given_back_by_the_undertaker(run_jobs: Fleet) -> None:
+    """F18: a job that waits in the buffer, and whose row somebody holds until its process is gone."""
+    one = run_jobs("--threads", 1, "--grace", 0, env={"PGJOBS_LEASE": "60"})
+    for id_ in [script(["return", 1]) for _ in range(30)]:
+        wait_status(id_, "done")  # so that the worker has learned that jobs are quick, and prefetches
+    with closed_gate() as open_gate, audit.connect() as holder:
+        running, waiting = script(["gate", 1]), script(["return", 2])
+        wait_event(running, "at gate")
+        wait_status(waiting, "reserved")
+        [child] = children(one.popen.pid)
+        with holder.transaction():
+            holder.execute("SELECT 1 FROM pgjobs_job WHERE id = %s FOR UPDATE", [waiting])
+            kill(one.popen.pid, signal.SIGTERM)
+            open_gate()
+            wait_status(running, "done")
+            wait_gone([child])
+        assert one.wait() == 75, one.output
+    job = Job.objects.get(pk=waiting)
+    assert (job.status, job.attempts, causes(waiting)) == ("pending", 0, [])
 
 
 def test_what_outlasts_grace_runs_elsewhere_only_when_its_process_is_gone(run_jobs: Fleet) -> None:
