@@ -32,7 +32,8 @@ def undertake(
     """
     connection = dedicated(settings.DATABASE, "undertaker")
     trouble = Trouble("undertaker")
-    running = [(e.id, e.lease) for e in entries if e.state is State.RUNNING]
+    # One that raised has run, and may be what killed the process: its attempt must not be given back as if it had not begun.
+    running = [(e.id, e.lease) for e in entries if e.state in (State.RUNNING, State.RAISED)]
     returned = [(e.id, e.lease) for e in entries if e.state is State.RETURNED]
     deadline = time.monotonic() + patience
     suspects = 0

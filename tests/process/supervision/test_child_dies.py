@@ -170,7 +170,27 @@ def test_what_had_returned_is_finished_and_not_run_again(run_jobs: Fleet) -> Non
     stop_well(one)
 
 
-def _wait_tries_to_record() -> None:
+def test_what_had_raised_has_used_its_attempt(run_jobs: Fleet) -> None:
+    """F13: it may be what kills the process. Given back as if it had not begun, it would kill one after the other for ever."""
+    one = run_jobs("--threads", 1)
+    with closed_gate() as open_gate, audit.connect() as holder:
+        id_ = script(["gate", 1], ["raise"], then=[[["return", 1]]])
+        wait_event(id_, "at gate")
+        with holder.transaction():
+            holder.execute("SELECT 1 FROM pgjobs_job WHERE id = %s FOR UPDATE", [id_])
+            open_gate()
+            wait_event(id_, "end")
+            _wait_tries_to_record("pgjobs_retry")
+            [child] = children(one.popen.pid)
+            kill(child)
+            wait_gone([child])
+    job = wait_status(id_, "done")
+    assert (job.attempts, len(events(id_, "start"))) == (2, 2)
+    assert [outcome for _, outcome, _ in causes(id_)] == ["crashed"]
+    stop_well(one)
+
+
+def _wait_tries_to_record(function: str = "pgjobs_finish_many") -> None:
     """The completer has been told of the end, and is refused the row: two tries are proof enough."""
     seen: set[str] = set()
 
@@ -178,7 +198,8 @@ def _wait_tries_to_record() -> None:
         with connection.cursor() as cursor:
             cursor.execute(
                 "SELECT query_start::text FROM pg_stat_activity WHERE application_name = 'pgjobs completer'"
-                " AND query LIKE '%pgjobs_finish_many%' AND datname = current_database()"
+                " AND query LIKE %s AND datname = current_database()",
+                [f"%{function}%"],
             )
             seen.update(at for (at,) in cursor.fetchall())
         return len(seen) >= 2
