@@ -1,8 +1,8 @@
 -- undertake: end what a dead worker process held, as far as its supervisor knows where each job stood.
--- p_returned: jobs whose handler had returned → done (without their result). p_running: jobs in a handler, or that had raised. One: its attempt
--- counts, as a crash. Several: nobody knows which was guilty, so all are given back with the attempt refunded. All of them are
--- suspects from now on, and run alone. The rest of its reservations had not started → pending, the attempt refunded.
--- p_cause: for the history.
+-- p_returned: jobs whose handler had returned → done (without their result). p_running: jobs in a handler, or that had raised.
+-- One: its attempt counts, as a crash. Several: nobody knows which was guilty, so all are given back with the attempt refunded.
+-- All of them are suspects from now on, and run alone. The rest of its reservations had not started → pending, the attempt
+-- refunded. p_cause: for the history.
 -- Index: the primary key; pgjobs_reserved.
 -- Returns events: crashed (with the new status), suspect, released; and left (attempts: how many rows others lock still).
 CREATE OR REPLACE FUNCTION pgjobs_undertake(
