@@ -123,8 +123,10 @@ class ClaimLoop:
         try:
             outcomes = store.release(ready(self.connection), ids, leases, started=False)
         except Exception:
-            self.held.put_back([h for h in some if h.stage is Stage.BUFFERED])
+            self.held.put_back(some)
             raise
+        # Rows that somebody holds, the beat for example: another turn gives them back, and until then they are beaten.
+        self.held.put_back([h for h in some if outcomes.get(h.job.id) == "busy"])
         self.claimer.given_back(sum(1 for o in outcomes.values() if o == "pending"))
 
     def watch(self) -> None:

@@ -228,6 +228,36 @@ def test_jobs_in_the_buffer_survive_an_outage(workers: Workers, monkeypatch: pyt
     assert worker.code == 0
 
 
+def test_jobs_in_the_buffer_whose_rows_are_held_are_given_back_later(
+    workers: Workers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """F18: the beat holds them just then, or an operator. They must not be forgotten: nobody would extend their lease, nor give
+    them back, and an attempt would be burnt.
+    """
+    release, told = store.release, list[int]()
+
+    def busy_once(connection: Any, ids: Any, leases: Any, **options: Any) -> dict[int, str]:
+        if not told:
+            told.extend(ids)
+            return dict.fromkeys(ids, "busy")
+        return release(connection, ids, leases, **options)
+
+    monkeypatch.setattr(store, "release", busy_once)
+    for _ in range(30):
+        scripted.using(priority=100).enqueue(steps=[])
+    with script.closed_gate() as open_gate:
+        slow = scripted.using(priority=10).enqueue(steps=[["gate", 1]])
+        rest = [scripted.enqueue(steps=[]) for _ in range(10)]
+        worker = workers.start(THREADS=1, LEASE=3)
+        wait_until(lambda: "at gate" in audit.events(slow.id))
+        wait_until(lambda: told and Job.objects.filter(status="reserved").count() == 1, "the rest to be given back")
+        open_gate()
+        wait_until(lambda: {job.get().status for job in rest} == {"done"})
+        worker.stop()
+    assert {job.get().attempts for job in rest} == {1}
+    assert not [row for job in rest for row in history(job.id)], "no lease has lapsed"
+
+
 def test_every_own_connection_may_be_ended_at_any_time(workers: Workers) -> None:
     """F22, F38: again and again while jobs run; each runs once, and the listener returns."""
     worker = workers.start({"listen": True}, THREADS=2)
