@@ -201,6 +201,7 @@ class Process:
         env: Mapping[str, str] | None = None,
         wrap: tuple[str, ...] = (),
         prelude: str = "",
+        stdout: int = subprocess.PIPE,
     ) -> None:
         quick = {"PGJOBS_LEASE": "3", "PGJOBS_HEARTBEAT": "1", "PGJOBS_POLL_INTERVAL": "0.2", "PGJOBS_GRACE": "10"}
         environment = {name: value for name, value in os.environ.items() if not name.startswith(("COV_", "PYTEST_"))}
@@ -215,7 +216,7 @@ class Process:
             env=environment | quick | dict(env or {}),
             cwd=BASE_DIR,
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
+            stdout=stdout,
             stderr=subprocess.STDOUT,
             text=True,
             errors="replace",
@@ -225,8 +226,7 @@ class Process:
         self._reader.start()
 
     def _read(self) -> None:
-        assert self.popen.stdout is not None
-        for line in self.popen.stdout:
+        for line in self.popen.stdout or ():
             self._output.append(line)
 
     @property
@@ -287,8 +287,8 @@ class Process:
             os.killpg(self.popen.pid, signal.SIGKILL)
         self.popen.wait(10)
         self._reader.join(5)
-        assert self.popen.stdout is not None
-        self.popen.stdout.close()
+        if self.popen.stdout is not None:
+            self.popen.stdout.close()
 
 
 # A server of the test's own ------------------------------------------------------------------------------------------
@@ -325,6 +325,8 @@ class Proxy:
         self._open: set[socket.socket] = set()
         self._lock = threading.Lock()
         self._closed = False
+        self.tries = 0
+        """How many connections were asked for."""
         self._threads: list[threading.Thread] = []
         self._go(self._accept)
 
@@ -338,6 +340,7 @@ class Proxy:
             if not select.select([self._listener], [], [], 0.05)[0]:
                 continue
             client, _ = self._listener.accept()
+            self.tries += 1
             if self._refusing:
                 client.close()
                 continue

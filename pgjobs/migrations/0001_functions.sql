@@ -595,6 +595,25 @@ BEGIN
   FROM unnest(p_ids, p_leases) WITH ORDINALITY u (id, lease, n) WHERE u.n <> ALL (coalesce(v_held, '{}'));
 END $$;
 
+-- release_unknown: reserved → pending now, for all that a worker holds by its name and does not know of: a claim whose answer
+-- was lost with its connection, or what a dead one had not started. The attempt is given back.
+-- p_worker; p_known: the ids that are to stay.
+-- Index: pgjobs_reserved.
+-- Returns what release does, for each such job.
+CREATE OR REPLACE FUNCTION pgjobs_release_unknown(p_worker text, p_known bigint[]) RETURNS TABLE (id bigint, outcome text)
+LANGUAGE plpgsql SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+#variable_conflict use_column
+DECLARE
+  v_ids bigint[];
+  v_leases bigint[];
+BEGIN
+  SELECT array_agg(j.id ORDER BY j.id), array_agg(j.lease ORDER BY j.id) INTO v_ids, v_leases
+  FROM pgjobs_job j WHERE j.status = 'reserved' AND j.reserved_by = p_worker AND j.id <> ALL (p_known);
+  IF v_ids IS NOT NULL THEN
+    RETURN QUERY SELECT r.id, r.outcome FROM pgjobs_release(v_ids, v_leases, false) r;
+  END IF;
+END $$;
+
 -- cancel, by the holder: reserved → cancelled, because the handler raised Cancel, or was told to stop and did.
 -- p_error: the reason.
 -- Index: the primary key.
@@ -1003,19 +1022,22 @@ BEGIN
     SELECT o.ctid FROM pgjobs_worker o WHERE o.beat_at < clock_timestamp() - interval '1 day' FOR UPDATE SKIP LOCKED));
   RETURN QUERY SELECT 'suspects', NULL::bigint, NULL::text, NULL::text, NULL::text, NULL::integer, NULL::text, NULL::double precision
     WHERE EXISTS (SELECT FROM pgjobs_job j WHERE j.status = 'pending' AND j.suspect AND j.run_after <= clock_timestamp() AND j.kind = ANY (p_kinds)
-      AND (cardinality(p_queues) = 0 OR j.queue = ANY (p_queues)) AND j.queue <> ALL (p_exclude_queues));
+      AND (cardinality(p_queues) = 0 OR j.queue = ANY (p_queues)) AND j.queue <> ALL (p_exclude_queues)
+      AND (j.expires_at IS NULL OR j.expires_at > clock_timestamp()) AND NOT EXISTS (
+        SELECT FROM pgjobs_pause p WHERE (p.until IS NULL OR p.until > clock_timestamp())
+          AND (p.scope = 'queue' AND p.name = j.queue OR p.scope = 'kind' AND p.name = j.kind)));  -- else a process would start for nothing
   RETURN QUERY SELECT 'next', NULL::bigint, NULL::text, NULL::text, NULL::text, NULL::integer, NULL::text,
     extract(epoch FROM min(j.reserved_until) - clock_timestamp())::double precision
     FROM pgjobs_job j WHERE j.status = 'reserved' AND j.reserved_by <> p_worker HAVING min(j.reserved_until) IS NOT NULL;
 END $$;
 
 -- undertake: end what a dead worker process held, as far as its supervisor knows where each job stood.
--- p_returned: jobs whose handler had returned → done (without their result). p_running: jobs in a handler. One: its attempt
--- counts, as a crash. Several: nobody knows which was guilty, so all are given back with the attempt refunded. All of them are
--- suspects from now on, and run alone. The rest of its reservations had not started → pending, the attempt refunded.
--- p_cause: for the history.
+-- p_returned: jobs whose handler had returned → done (without their result). p_running: jobs in a handler, or that had raised.
+-- One: its attempt counts, as a crash. Several: nobody knows which was guilty, so all are given back with the attempt refunded.
+-- All of them are suspects from now on, and run alone. The rest of its reservations had not started → pending, the attempt
+-- refunded. p_cause: for the history.
 -- Index: the primary key; pgjobs_reserved.
--- Returns events: finished, crashed (with the new status), suspect, released; and left (attempts: how many rows others lock still).
+-- Returns events: crashed (with the new status), suspect, released; and left (attempts: how many rows others lock still).
 CREATE OR REPLACE FUNCTION pgjobs_undertake(
   p_worker text, p_running bigint[], p_running_leases bigint[], p_returned bigint[], p_returned_leases bigint[], p_cause text
 ) RETURNS TABLE (event text, id bigint, kind text, queue text, status text, attempts integer)
@@ -1053,10 +1075,8 @@ BEGIN
   ) SELECT CASE WHEN v_alone THEN 'crashed' ELSE 'suspect' END, m.id, m.kind, m.queue, m.status, m.attempts
     FROM moved m CROSS JOIN (SELECT count(*) FROM told) t;  -- not a LEFT JOIN, which would be planned away: nobody would be told
 
-  RETURN QUERY SELECT 'released', r.id, NULL::text, NULL::text, r.outcome, NULL::integer FROM pgjobs_release(
-    ARRAY(SELECT j.id FROM pgjobs_job j WHERE j.status = 'reserved' AND j.reserved_by = p_worker AND j.id <> ALL (p_running) AND j.id <> ALL (p_returned) ORDER BY j.id),
-    ARRAY(SELECT j.lease FROM pgjobs_job j WHERE j.status = 'reserved' AND j.reserved_by = p_worker AND j.id <> ALL (p_running) AND j.id <> ALL (p_returned) ORDER BY j.id),
-    false) r WHERE r.outcome NOT IN ('busy', 'lost');
+  RETURN QUERY SELECT 'released', r.id, NULL::text, NULL::text, r.outcome, NULL::integer
+  FROM pgjobs_release_unknown(p_worker, p_running || p_returned) r WHERE r.outcome NOT IN ('busy', 'lost');
   DELETE FROM pgjobs_worker w WHERE w.name = p_worker;
   RETURN QUERY SELECT 'left', NULL::bigint, NULL::text, NULL::text, NULL::text, count(*)::integer FROM pgjobs_job j
     WHERE j.status = 'reserved' AND j.reserved_by = p_worker HAVING count(*) > 0;

@@ -28,6 +28,7 @@ FUNCTIONS = (
     "fail",
     "snooze",
     "release",
+    "release_unknown",
     "cancel_held",
     "progress",
     "finish",

@@ -27,7 +27,10 @@ BEGIN
     SELECT o.ctid FROM pgjobs_worker o WHERE o.beat_at < clock_timestamp() - interval '1 day' FOR UPDATE SKIP LOCKED));
   RETURN QUERY SELECT 'suspects', NULL::bigint, NULL::text, NULL::text, NULL::text, NULL::integer, NULL::text, NULL::double precision
     WHERE EXISTS (SELECT FROM pgjobs_job j WHERE j.status = 'pending' AND j.suspect AND j.run_after <= clock_timestamp() AND j.kind = ANY (p_kinds)
-      AND (cardinality(p_queues) = 0 OR j.queue = ANY (p_queues)) AND j.queue <> ALL (p_exclude_queues));
+      AND (cardinality(p_queues) = 0 OR j.queue = ANY (p_queues)) AND j.queue <> ALL (p_exclude_queues)
+      AND (j.expires_at IS NULL OR j.expires_at > clock_timestamp()) AND NOT EXISTS (
+        SELECT FROM pgjobs_pause p WHERE (p.until IS NULL OR p.until > clock_timestamp())
+          AND (p.scope = 'queue' AND p.name = j.queue OR p.scope = 'kind' AND p.name = j.kind)));  -- else a process would start for nothing
   RETURN QUERY SELECT 'next', NULL::bigint, NULL::text, NULL::text, NULL::text, NULL::integer, NULL::text,
     extract(epoch FROM min(j.reserved_until) - clock_timestamp())::double precision
     FROM pgjobs_job j WHERE j.status = 'reserved' AND j.reserved_by <> p_worker HAVING min(j.reserved_until) IS NOT NULL;

@@ -1,10 +1,10 @@
 -- undertake: end what a dead worker process held, as far as its supervisor knows where each job stood.
--- p_returned: jobs whose handler had returned → done (without their result). p_running: jobs in a handler. One: its attempt
--- counts, as a crash. Several: nobody knows which was guilty, so all are given back with the attempt refunded. All of them are
--- suspects from now on, and run alone. The rest of its reservations had not started → pending, the attempt refunded.
--- p_cause: for the history.
+-- p_returned: jobs whose handler had returned → done (without their result). p_running: jobs in a handler, or that had raised.
+-- One: its attempt counts, as a crash. Several: nobody knows which was guilty, so all are given back with the attempt refunded.
+-- All of them are suspects from now on, and run alone. The rest of its reservations had not started → pending, the attempt
+-- refunded. p_cause: for the history.
 -- Index: the primary key; pgjobs_reserved.
--- Returns events: finished, crashed (with the new status), suspect, released; and left (attempts: how many rows others lock still).
+-- Returns events: crashed (with the new status), suspect, released; and left (attempts: how many rows others lock still).
 CREATE OR REPLACE FUNCTION pgjobs_undertake(
   p_worker text, p_running bigint[], p_running_leases bigint[], p_returned bigint[], p_returned_leases bigint[], p_cause text
 ) RETURNS TABLE (event text, id bigint, kind text, queue text, status text, attempts integer)
@@ -42,10 +42,8 @@ BEGIN
   ) SELECT CASE WHEN v_alone THEN 'crashed' ELSE 'suspect' END, m.id, m.kind, m.queue, m.status, m.attempts
     FROM moved m CROSS JOIN (SELECT count(*) FROM told) t;  -- not a LEFT JOIN, which would be planned away: nobody would be told
 
-  RETURN QUERY SELECT 'released', r.id, NULL::text, NULL::text, r.outcome, NULL::integer FROM pgjobs_release(
-    ARRAY(SELECT j.id FROM pgjobs_job j WHERE j.status = 'reserved' AND j.reserved_by = p_worker AND j.id <> ALL (p_running) AND j.id <> ALL (p_returned) ORDER BY j.id),
-    ARRAY(SELECT j.lease FROM pgjobs_job j WHERE j.status = 'reserved' AND j.reserved_by = p_worker AND j.id <> ALL (p_running) AND j.id <> ALL (p_returned) ORDER BY j.id),
-    false) r WHERE r.outcome NOT IN ('busy', 'lost');
+  RETURN QUERY SELECT 'released', r.id, NULL::text, NULL::text, r.outcome, NULL::integer
+  FROM pgjobs_release_unknown(p_worker, p_running || p_returned) r WHERE r.outcome NOT IN ('busy', 'lost');
   DELETE FROM pgjobs_worker w WHERE w.name = p_worker;
   RETURN QUERY SELECT 'left', NULL::bigint, NULL::text, NULL::text, NULL::text, count(*)::integer FROM pgjobs_job j
     WHERE j.status = 'reserved' AND j.reserved_by = p_worker HAVING count(*) > 0;

@@ -208,6 +208,13 @@ def release(
     )
 
 
+def release_unknown(connection: Connection, worker: str, known: Sequence[int]) -> dict[int, str]:
+    """reserved → pending now, the attempt given back, for all that ``worker`` holds besides ``known``; an answer for each."""
+    return dict(
+        rows(connection, "SELECT id, outcome FROM pgjobs_release_unknown(%s, %s::bigint[])", (worker, list(known)))
+    )
+
+
 def progress(connection: Connection, id: int, lease: int, text: str) -> str:  # noqa: A002
     """Store what a handler says about how far it is (JSON text); no move."""
     return str(value(connection, "SELECT pgjobs_progress(%s, %s, %s::jsonb)", (id, lease, text)))

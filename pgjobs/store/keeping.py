@@ -80,7 +80,7 @@ def undertake(
 ) -> list[tuple[str, int | None, str | None, str | None, str | None, int | None]]:
     """End what a dead process held; ``running`` and ``returned`` are (id, lease) of jobs in or past their handler.
 
-    Answers (event, id, kind, queue, status, attempts): finished, crashed, suspect, released, and left (attempts: how many
+    Answers (event, id, kind, queue, status, attempts): crashed, suspect, released, and left (attempts: how many
     rows are locked by others: call again).
     """
     return rows(

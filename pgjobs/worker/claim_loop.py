@@ -17,6 +17,7 @@ from .claimer import Claimer, Intake
 from .connection import ready
 from .held import Held, HeldJobs, Stage
 from .loop import Trouble
+from .lost_answers import LostAnswers
 
 EMPTY_PAUSE = 0.01
 """Seconds after claims in a row that found nothing: announcements may come in thousands, for jobs that others take."""
@@ -48,6 +49,7 @@ class ClaimLoop:
     drain: bool
     watchdog: bool
     trouble: Trouble
+    lost_answers: LostAnswers
     stopping: bool = False
     _watched_at: float = 0.0
     _empty: int = 0
@@ -60,17 +62,20 @@ class ClaimLoop:
                 self.trouble.over()
             except Exception as e:  # noqa: BLE001
                 pause = self.trouble.met(e, self.connection)
+                self.lost_answers.fear()
                 if not self.stopping:
                     time.sleep(pause)  # not to be cut short: a broken database gets no more tries for more work
                 continue
             if pause is None:
                 return
             if pause:
-                self._sleep(pause)
+                self._sleep(min(pause, self.lost_answers.pause()))
 
     def turn(self) -> float | None:
         """One turn; how long to sleep after it, or None when there is nothing more to do."""
         self.watch()
+        if self.lost_answers.due:
+            self.lost_answers.look(ready(self.connection))
         retiring = self.retiring()
         self.give_back(self.held.drop_all(Stage.BUFFERED, older_than=0 if retiring else self.settings.LEASE / 3))
         empty_handed = len(self.held) == 0
@@ -124,8 +129,10 @@ class ClaimLoop:
         try:
             outcomes = store.release(ready(self.connection), ids, leases, started=False)
         except Exception:
-            self.held.put_back([h for h in some if h.stage is Stage.BUFFERED])
+            self.held.put_back(some)
             raise
+        # Rows that somebody holds, the beat for example: another turn gives them back, and until then they are beaten.
+        self.held.put_back([h for h in some if outcomes.get(h.job.id) == "busy"])
         self.claimer.given_back(sum(1 for o in outcomes.values() if o == "pending"))
 
     def watch(self) -> None:
@@ -135,6 +142,13 @@ class ClaimLoop:
         if self.watchdog and now - self._watched_at > 1:
             self._watched_at = now
             faulthandler.dump_traceback_later(self.settings.watchdog, exit=True, file=2)
+
+    def unwatch(self) -> None:
+        """From now on nobody minds that the loop does not turn, until :meth:`watch` is called again."""
+        self.board.pause_ticks()
+        if self.watchdog:
+            self._watched_at = 0.0
+            faulthandler.cancel_dump_traceback_later()
 
     def _sleep(self, seconds: float) -> None:
         """Sleep until somebody rings, or there is something to look at. The watchdog sees that the loop is well meanwhile."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import threading
 import time
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 from ..store import ClaimedJob
@@ -171,10 +172,11 @@ class HeldJobs:
                 held.place = -1
         return some
 
-    def put_back(self, some: list[Held]) -> None:
-        """Undo :meth:`drop_all`, when what was meant for them could not be done."""
+    def put_back(self, some: Sequence[Held]) -> None:
+        """Undo :meth:`drop_all` of what waits, when what was meant for it could not be done; the next one takes it out again."""
         with self._lock:
             for held in some:
+                held.since = float("-inf")
                 if self._jobs.setdefault(held.job.id, held) is held:
                     self._count(held, 1)
 

@@ -31,14 +31,15 @@ from .held import Held, HeldJobs, Pool, Stage
 from .keeper import Keeper, names
 from .limiter import Limiter
 from .listener import Listener
+from .lost_answers import LostAnswers
 from .outcome import Outcome, of_stopped
 from .recycle import Recycle
 from .running import Running
 
 logger = logging.getLogger("pgjobs")
 
-LAST_MOMENTS = 5.0
-"""Seconds after GRACE in which a stopping process has to be gone, database or not."""
+LAST_MOMENTS = 3.0
+"""Seconds after GRACE in which a stopping process has to be gone, database or not. Its supervisor ends within five."""
 
 EX_SOFTWARE, EX_TEMPFAIL, EX_CONFIG = 70, 75, 78
 """Exit codes (sysexits.h): a role died; the deadline ended the process; the database is not ready for pgjobs."""
@@ -106,6 +107,7 @@ class Worker:
         )
         self._connection = dedicated(settings.DATABASE, "claimer")
         self._trouble = loop.Trouble("claimer")
+        self._lost_answers = LostAnswers(self.name, self._held)
         self._announcer = Announcer()
         self._completer = Completer(
             dedicated(settings.DATABASE, "completer"),
@@ -158,6 +160,7 @@ class Worker:
             drain=options.drain,
             watchdog=options.own_process,
             trouble=self._trouble,
+            lost_answers=self._lost_answers,
         )
 
     def stop(self) -> None:
@@ -239,31 +242,41 @@ class Worker:
         asked_at = self._stop_asked_at or time.monotonic()
         deadline = asked_at + self.settings.GRACE
         self._keeper.stopping = True
-        self._board.pause_ticks()
+        self._loop.unwatch()
         if self.options.own_process:
-            faulthandler.cancel_dump_traceback_later()
             _exit_at(deadline + LAST_MOMENTS)
         if self.started.is_set():
             self._release_all(Stage.BUFFERED, started=False, until=deadline + LAST_MOMENTS - 1)
             while self._held.all_running and (left := deadline - time.monotonic()) > 0:
+                self._loop.watch()  # a handler may freeze the process now as well as before
                 self._claimer.wakes.sleep(min(left, 0.5))
-            self._limiter.stop(3)
+            self._loop.unwatch()
+            if self.options.own_process:  # the last word, which needs no interpreter lock
+                last = max(0.1, deadline + LAST_MOMENTS + 0.25 - time.monotonic())
+                faulthandler.dump_traceback_later(last, exit=True, file=2)
+            self._limiter.stop(1)
             if not self._held.all_running and not self._stuck:
                 self._executor.stop(1)
                 self._async_executor.stop(1)
-            final = max(deadline, time.monotonic() + 1) + LAST_MOMENTS - 2
-            self._completer.stop(max(0.1, final - time.monotonic()))
-            self._announcer.stop(max(0.1, min(2.0, final - time.monotonic())))
+            final = deadline + LAST_MOMENTS - 0.5
+
+            def spare_time(most: float, spare: float = 0.0) -> float:
+                return max(0.1, min(most, final - spare - time.monotonic()))
+
+            self._completer.stop(spare_time(float("inf"), spare=1.0))
+            self._announcer.stop(spare_time(2.0, spare=1.0))
             if self.options.listen:
-                self._listener.stop(2)
-            self._keeper.loop.stop(2)
+                self._listener.stop(spare_time(2.0, spare=0.5))
+            self._keeper.loop.stop(spare_time(2.0, spare=0.5))
             if self._supervisor is None or self._orphaned:
                 # Last, since another worker may start them at once.
-                self._release_all(Stage.RUNNING, started=True, until=final + 1)
+                self._release_all(Stage.RUNNING, started=True, until=final)
             else:
                 for held in self._held.snapshot():
                     held.cancel = True  # the supervisor gives them back, when this process is gone
             try:
+                if self._lost_answers.feared:
+                    self._lost_answers.look(ready(self._connection))
                 store.forget_worker(ready(self._connection), self.name)
             except Exception as e:  # noqa: BLE001 - only for people to look at
                 logger.debug("the worker's row stays: %s", loop.first_line(e))

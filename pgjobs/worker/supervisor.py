@@ -27,7 +27,8 @@ from . import forked
 from .board import Board, Entry, State
 from .child import Child, cause_of_death
 from .claimer import MOST
-from .process import EX_CONFIG, EX_SOFTWARE, EX_TEMPFAIL, LAST_MOMENTS, Options, Worker, worker_name
+from .ending import Ending
+from .process import EX_CONFIG, EX_SOFTWARE, EX_TEMPFAIL, Options, Worker, worker_name
 from .undertaker import GAVE_UP, SUSPECTS, undertake
 
 logger = logging.getLogger("pgjobs")
@@ -43,8 +44,8 @@ LIVED = 30.0
 
 LONGEST_WAIT = 30.0
 
-LAST_RITES = 2.0
-"""Seconds that the undertakers of what was killed have for a database that may be gone."""
+LANES = 2
+"""Suspects that run at a time, at least, each in a process of its own: a long one does not hold up all the others."""
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
@@ -64,10 +65,12 @@ class Supervisor:
         self._waits = [0.0] * settings.PROCESSES
         self._start_at = [0.0] * settings.PROCESSES
         self._finished = [False] * settings.PROCESSES
-        self._suspects = False
+        self._lanes = max(LANES, settings.PROCESSES)
+        self._suspects = 0
+        """How many processes for them are to be started: one for each that is known to wait, as far as there are lanes."""
         self._alone_at = 0.0
         self._introduced = False
-        self._stop_at = 0.0
+        self._ending = Ending(self._give_up)
         self._signals = 0
         self._told = False
         self._exit_code = 0
@@ -92,6 +95,7 @@ class Supervisor:
                 self._sleep()
         finally:
             signal.set_wakeup_fd(ringer)
+            self._ending.disarm()
             for number, handler in before.items():
                 signal.signal(number, handler)
             for end in (*self._bell, *self._alive):
@@ -105,19 +109,20 @@ class Supervisor:
         """Bury, watch, start; whether there is anything left to do."""
         self._bury()
         now = time.monotonic()
-        if self._stop_at:
+        if self._ending.kill_at:
             if self._signals and not self._told:
                 self._told = True
                 self._tell_what_runs()
-            if now > self._stop_at:
+            if now > self._ending.kill_at:
                 self._kill_all("did not stop in time")
-            if now > self._stop_at + LAST_RITES:
+            if now > self._ending.end_at:
                 self._end_undertakers()
-            return bool(self._children)
         for child in list(self._children.values()):
             self._watch(child, now)
+        if self._ending.kill_at:
+            return bool(self._children)
         self._start(now)
-        return bool(self._children) or not all(self._finished) or self._suspects
+        return bool(self._children) or not all(self._finished) or bool(self._suspects)
 
     def _bury(self) -> None:
         """Take note of every process that has ended."""
@@ -136,10 +141,10 @@ class Supervisor:
                 self._finished[0] = False  # it gave jobs back that may be due: somebody looks once more
             if child.worker:
                 self._ended(child, code)
-            elif code == SUSPECTS:
-                self._suspects = True
+            elif code > SUSPECTS:
+                self._suspects = min(self._suspects + code - SUSPECTS, self._lanes)
             elif code == GAVE_UP or code < 0:
-                self._exit_code = self._exit_code or (EX_TEMPFAIL if self._stop_at else 0)
+                self._exit_code = self._exit_code or (EX_TEMPFAIL if self._ending.kill_at else 0)
                 logger.warning("a dead worker's jobs could not be given back: their leases lapse by themselves")
 
     def _ended(self, child: Child, code: int) -> None:
@@ -150,19 +155,19 @@ class Supervisor:
             cause = cause_of_death(code, child.killed_for)
             logger.error("worker %s: %s", child.worker, cause)
             self._undertake(child.worker, board.entries(), cause)
-        elif entries := board.entries():
+        elif (entries := board.entries()) or code == EX_TEMPFAIL:  # something is left, started or not
             self._undertake(child.worker, entries, f"interrupted: worker {child.worker} stopped", interrupted=True)
         board.close()
         if code == EX_CONFIG:
             self._exit_code = EX_CONFIG
-            self._stop_at = self._stop_at or time.monotonic()
+            self._ending.at_once()
             return
-        if self._stop_at:
+        if self._ending.kill_at:
             self._exit_code = self._exit_code or (code if code in (0, EX_TEMPFAIL) else EX_SOFTWARE)
             return
         if child.alone:
             self._alone_at = time.monotonic() + (0.0 if code == 0 else 1.0)
-            self._suspects = self._suspects or code != 0
+            self._suspects = max(self._suspects, int(code != 0))
         elif code == 0 and not child.replaced and (self._options.drain or self._options.max_jobs is not None):
             self._finished[child.place] = True
         elif not child.replaced:
@@ -171,8 +176,8 @@ class Supervisor:
     def _undertake(self, worker: str, entries: list[Entry], cause: str, *, interrupted: bool = False) -> None:
         """Have what it held ended; while stopping, no longer than the time that is left for that."""
         patience = self._settings.LEASE
-        if self._stop_at:
-            patience = max(1.0, self._stop_at - 2 - time.monotonic())
+        if self._ending.kill_at:
+            patience = max(0.5, self._ending.end_at - 0.2 - time.monotonic())
         self._fork(
             lambda: undertake(self._settings, worker, entries, cause, interrupted=interrupted, patience=patience),
             place=-1,
@@ -194,7 +199,7 @@ class Supervisor:
         board = child.board
         if board is None:
             return
-        self._suspects = self._suspects or board.take_suspects()
+        self._suspects = max(self._suspects, int(board.take_suspects()))
         if board.retired and not child.replaced and not child.alone:
             child.replaced = True
             self._start_at[child.place] = now
@@ -220,9 +225,10 @@ class Supervisor:
         for place in range(self._settings.PROCESSES):
             if place not in taken and not self._finished[place] and now >= self._start_at[place]:
                 self._fork_worker(place, alone=False)
-        if self._suspects and now >= self._alone_at and not any(c.alone for c in self._children.values()):
-            self._suspects = False
-            self._alone_at = now + 1.0
+        free = self._lanes - sum(child.alone for child in self._children.values())
+        while self._suspects and free > 0 and now >= self._alone_at:
+            self._suspects -= 1
+            free -= 1
             self._fork_worker(0, alone=True)
 
     # --- forking ---
@@ -254,7 +260,8 @@ class Supervisor:
             return
         board.close()
         if alone:
-            self._suspects = True
+            self._suspects += 1
+            self._alone_at = time.monotonic() + 1.0
         else:
             wait = self._waits[place] = min(LONGEST_WAIT, max(1.0, self._waits[place] * 2))
             self._start_at[place] = time.monotonic() + wait
@@ -271,7 +278,7 @@ class Supervisor:
         # reach us before we know of the new process: nobody would pass it on.
         signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
         try:
-            if worker and self._stop_at:
+            if worker and self._ending.kill_at:
                 return False
             pid = os.fork()
             if pid == 0:
@@ -291,6 +298,7 @@ class Supervisor:
         try:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
             signal.signal(
                 signal.SIGINT, signal.SIG_IGN
             )  # a terminal sends it to all: the supervisor passes on what it means
@@ -316,14 +324,20 @@ class Supervisor:
     def _on_signal(self, number: int, frame: object) -> None:
         self._signals += 1
         if self._signals == 1:
-            self._stop_at = time.monotonic() + self._settings.GRACE + LAST_MOMENTS + 1
+            self._ending.begin(self._settings.GRACE)
             for child in list(self._children.values()):
                 if child.worker:
                     _send(child.pid, signal.SIGTERM)
         else:
             self._kill_all("told to end at once")
             self._exit_code = 128 + number
-            self._stop_at = time.monotonic()
+            self._ending.at_once()
+
+    def _give_up(self) -> None:
+        """The time is over."""
+        for child in list(self._children.values()):
+            _send(child.pid, signal.SIGKILL)
+        os._exit(EX_TEMPFAIL)
 
     def _tell_what_runs(self) -> None:
         """Whoever pressed Ctrl-C sees why it takes its time, and how to end that."""

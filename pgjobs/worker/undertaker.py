@@ -15,8 +15,11 @@ from .loop import Trouble
 
 logger = logging.getLogger("pgjobs")
 
-DONE, SUSPECTS, GAVE_UP = 0, 10, 11
-"""Exit codes: nothing is left; nothing is left, and there are jobs that must run alone; the leases will have to lapse."""
+DONE, GAVE_UP, SUSPECTS = 0, 10, 100
+"""Exit codes: nothing is left; the leases will have to lapse; nothing is left, and so many more than 100 must run alone."""
+
+MOST_SUSPECTS = 100
+"""More are not counted: they are found anyway."""
 
 
 def undertake(
@@ -29,10 +32,11 @@ def undertake(
     """
     connection = dedicated(settings.DATABASE, "undertaker")
     trouble = Trouble("undertaker")
-    running = [(e.id, e.lease) for e in entries if e.state is State.RUNNING]
+    # One that raised has run, and may be what killed the process: its attempt must not be given back as if it had not begun.
+    running = [(e.id, e.lease) for e in entries if e.state in (State.RUNNING, State.RAISED)]
     returned = [(e.id, e.lease) for e in entries if e.state is State.RETURNED]
     deadline = time.monotonic() + patience
-    suspects = False
+    suspects = 0
     try:
         while time.monotonic() < deadline:
             try:
@@ -49,10 +53,10 @@ def undertake(
                 time.sleep(trouble.met(e, connection))
                 continue
             for event, id_, kind, queue, status, attempts in events:
-                suspects = suspects or (event in ("crashed", "suspect") and status == "pending")
+                suspects += event in ("crashed", "suspect") and status == "pending"
                 _tell(event, store.Event(event, id_, kind, queue, status, attempts, worker, None), cause)
             if not any(event[0] == "left" for event in events):
-                return SUSPECTS if suspects else DONE
+                return SUSPECTS + min(suspects, MOST_SUSPECTS) if suspects else DONE
             time.sleep(0.05)  # the server has not noticed yet that the process is gone, and finishes its last statement
         return GAVE_UP
     finally:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import pickle
 import random
 import shutil
 import signal
@@ -11,6 +12,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 from tests.private_server import Server
 
@@ -28,8 +30,13 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="of the plan of troubles; random when not given")
     parser.add_argument("--supervisors", type=int, default=2)
     parser.add_argument("--plan", action="store_true", help="print the plan, and end")
+    parser.add_argument(
+        "--check", type=Path, metavar="FILE", help="read the history of an earlier test (it is kept) again"
+    )
     parser.add_argument("--keep", action="store_true", help="keep the logs and the journal, also when all is well")
     options = parser.parse_args()
+    if options.check:
+        return _check_again(options.check)
     seed = random.SystemRandom().randrange(10**6) if options.seed is None else options.seed
     # A test of half a minute spends a third of it on starting and draining.
     plan = make_plan(seed, max(8.0, options.minutes * 60 - 16))
@@ -38,8 +45,13 @@ def main() -> int:
         return 0
     place = Path(tempfile.mkdtemp(prefix="pgjobs-chaos-"))
     print(f"seed {seed}, {len(plan)} troubles; logs in {place}", flush=True)
+    asked: list[int] = []
+    _on_signals(lambda number, _: asked.append(number))  # what is started is to be known, before anything ends it
     server = Server()
     try:
+        _on_signals(_interrupt)
+        if asked:
+            raise KeyboardInterrupt
         server.create_database("jobs")
         os.environ |= {
             "DATABASE_URL": server.url(),
@@ -47,12 +59,36 @@ def main() -> int:
             journal.VARIABLE: str(place / "journal.jsonl"),
         }
         well = _play(server, place, plan, seed, options.supervisors)
+    except KeyboardInterrupt:
+        print(f"interrupted: seed {seed}; logs in {place}")
+        return 130
     finally:
+        _on_signals(signal.SIG_IGN)  # what we started is ended, whatever comes
         server.remove()
     if well and not options.keep:
         shutil.rmtree(place)
     print("all promises were kept" if well else f"FAILED: seed {seed}; logs in {place}")
     return 0 if well else 1
+
+
+def _on_signals(do: Any) -> None:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, do)
+
+
+def _interrupt(*_: object) -> None:
+    """SIGTERM is met as Ctrl-C is: nothing is left running."""
+    raise KeyboardInterrupt
+
+
+def _check_again(path: Path) -> int:
+    from . import report
+    from .checker import check
+
+    what = pickle.loads(path.read_bytes())  # noqa: S301 - our own
+    violations = check(what)
+    print(*report.failures(what, violations), sep="\n")
+    return 1 if violations else 0
 
 
 def _play(server: Server, place: Path, plan: list[Card], seed: int, size: int) -> bool:
@@ -90,10 +126,11 @@ def _play(server: Server, place: Path, plan: list[Card], seed: int, size: int) -
         for actor in actors:
             actor.stop()
         _drain(server, DRAIN + lasted / 3, complaints)
-        troubles.end()
         for one in fleet.working:
             fleet.stop(one, 30)
     finally:
+        _on_signals(signal.SIG_IGN)  # what we started is ended, whatever comes
+        troubles.end()
         fleet.end()
     complaints += fleet.complaints + troubles.failed + [actor.failed for actor in actors if actor.failed]
     with server.connect() as connection:
@@ -114,6 +151,7 @@ def _play(server: Server, place: Path, plan: list[Card], seed: int, size: int) -
         early = code == -signal.SIGTERM and len(pids) == 1
         if code not in (0, 75) and not early and not any(killed(what, pid, time.time()) for pid in pids):
             complaints.append(f"{log}: exit code {code} after SIGTERM")
+    (place / "history.pickle").write_bytes(pickle.dumps(what))
     violations = check(what)
     print(*report.summary(what, lasted), sep="\n")
     print("asked: " + ", ".join(f"{what} {n}" for what, n in sorted(known.done.items())))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from .history import FINAL, LIVE, History
-from .overlaps import MOST_REFUNDS, lapses_without_cause, no_two_runs_at_once
+from .overlaps import MOST_REFUNDS, frozen_processes_go, lapses_without_cause, no_two_runs_at_once
 
 
 class Violation(NamedTuple):
@@ -202,6 +202,7 @@ RULES: tuple[Rule, ...] = (
     one_run_and_one_outcome_a_claim,
     no_two_runs_at_once,
     lapses_without_cause,
+    frozen_processes_go,
     effects_exactly_once,
     deploys_burn_no_attempt,
     attempts_within_bounds,

@@ -68,6 +68,7 @@ class Fleet:
         self._place = place
         self._size = size
         self._lock = threading.Lock()
+        self._over = False
         self.all: list[Supervisor] = []
         self.complaints: list[str] = []
         """Whatever was wrong with how one ended."""
@@ -91,6 +92,8 @@ class Fleet:
 
     def start(self) -> Supervisor:
         with self._lock:
+            if self._over:
+                raise RuntimeError("it is over")
             one = Supervisor(self._place, len(self.all) + 1)
             self.all.append(one)
         return one
@@ -136,8 +139,13 @@ class Fleet:
         return time.time()
 
     def end(self) -> None:
-        """Leave nothing running, whatever state it is in."""
+        """Leave nothing running, whatever state it is in, and let the census see that."""
+        with self._lock:
+            self._over = True
         for one in self.all:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(one.pid, signal.SIGKILL)
             one.process.wait(30)
+        deadline = time.monotonic() + 10
+        while self._seen and time.monotonic() < deadline:
+            time.sleep(0.02)

@@ -15,6 +15,8 @@ from . import journal
 
 FINAL = ("done", "failed", "dead", "cancelled")
 LIVE = ("pending", "reserved")
+CENSUS = 2.0
+"""Seconds after which the census of processes has seen, on a busy machine too, that one is gone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,6 +133,14 @@ class History:
         return found
 
     @cached_property
+    def of_worker(self) -> dict[str, list[Move]]:
+        """The moves of what each worker held."""
+        found: dict[str, list[Move]] = defaultdict(list)
+        for move in self.moves:
+            found[move.worker or ""].append(move)
+        return found
+
+    @cached_property
     def jobs_of_key(self) -> dict[tuple[str, str], set[int]]:
         found: dict[tuple[str, str], set[int]] = defaultdict(set)
         for move in self.moves:
@@ -152,7 +162,9 @@ class History:
 
     @cached_property
     def deaths(self) -> dict[int, float]:
-        """When each process that has ended was gone for certain: somebody looked for it, or its undertaker came."""
+        """When each process that has ended was gone for certain: somebody looked for it; or its undertaker came, and who
+        looked for it saw the same.
+        """
         gone = dict(self.gone)
         for trouble in self.troubles:
             if trouble.kind.startswith("kill"):
@@ -160,7 +172,9 @@ class History:
                     gone[pid] = min(gone.get(pid, trouble.ended), trouble.ended)
         for move in self.moves:
             if move.who == "pgjobs undertaker" and move.old == "reserved":
-                gone[move.pid] = min(gone.get(move.pid, move.at), move.at)
+                seen = self.gone.get(move.pid, move.at)
+                if seen < move.at + CENSUS:
+                    gone[move.pid] = min(gone.get(move.pid, move.at), move.at)
         return gone
 
 

@@ -1,18 +1,22 @@
 """Whether two runs of a job overlapped, and whether that was excusable; and whether leases lapsed for a reason.
 
-How it is decided, for each pair of runs of one job of which the second began before the first is known to have ended:
+The promise: never two runs at the same time while the first worker is alive and reaches the database within its lease. How it
+is decided, for each pair of runs of one job of which the second began before the first is known to have ended:
 
 1. The first run ended when its handler said so (``end``), or when its process was dead for certain: the killer saw it gone,
-   or the census of processes missed it, or the supervisor's undertaker ended its jobs, which it does only for a process that
-   was waited for.
+   or the census of processes missed it. (The census looks every few milliseconds, the supervisor waits for its processes: its
+   undertaker's word counts as the time of a death if the census comes to see the same within CENSUS.)
 2. If the second began before that, the first worker's lease must have been ended by somebody else meanwhile, and the only
    one who may do that to a living process is the reaper, after ``reserved_until``.
-3. And that worker must have been silent with reason: in the time from LEASE before ``reserved_until`` until the reaping, it
-   was stopped, or cut off from the database, for at least LEASE - HEARTBEAT (its last beat may be a heartbeat old) less
-   SLACK. A terminated backend or a restarted server cuts off until the loops have recovered, which they promise to do within
-   RECOVERY. A process that a job of its own has frozen is silent too. That the machine had no time for anybody counts too.
-4. Two more ends of a reservation may come before the end of the handler, as the guarantees say: an attempt that was recorded as
-   timed out because its thread does not stop, and one that was released because GRACE was over.
+3. And that worker must have been silent with reason: of the lease that lapsed, from LEASE before ``reserved_until`` to
+   ``reserved_until``, it was stopped, or cut off from the database, for at least LEASE - HEARTBEAT (its last beat may be a
+   heartbeat old) less SLACK. What happened after ``reserved_until`` excuses nothing. A terminated backend or a restarted
+   server cuts off until the loops have recovered, which they promise to do within RECOVERY. A process that a job of its own
+   has frozen is silent too, and ``frozen_processes_go`` says for how long it may be there. That the machine had no time for
+   anybody counts too.
+4. Two more ends of a reservation may come before the end of the handler, as the guarantees say: an attempt that its worker
+   recorded as timed out because its thread does not stop (after which that process claims nothing any more), and one that
+   was released because GRACE was over, in a process without a supervisor, which is gone LAST_MOMENTS later.
 """
 
 from __future__ import annotations
@@ -28,7 +32,12 @@ RECOVERY = 2.5
 LAST_MOMENTS = 5.0
 """Seconds that a process may live after it released what ran when GRACE was over."""
 
-FATAL = ("kill", "stop", "machine stalled")
+STANDSTILL = 2.0
+"""Seconds for which a process must have been stopped before its watchdog may be the cause of its death: longer than any brief
+stop lasts. (Troubles of the database keep no loop from turning, but they may be what it was doing in the seconds before.)
+"""
+
+STOPS = ("stop", "machine stalled")
 MOST_REFUNDS = 5
 CUTS = ("terminate", "restart", "server away")
 
@@ -53,10 +62,20 @@ def lapses_without_cause(history: History) -> Iterator[tuple[int, str]]:
         if move.who == "pgjobs keeper":
             if move.until_old is None or move.at < move.until_old:
                 yield move.job, f"move {move.seq}: reaped before its lease lapsed"
-            elif _silence(history, move) < _enough(history) and not killed(history, move.pid, move.at):
+            elif silence(history, move) < _enough(history) and not killed(history, move.pid, move.at):
                 yield move.job, f"move {move.seq}: the lease of {move.worker} lapsed, and nothing had happened to it"
         elif move.who == "pgjobs undertaker" and not (_given_back(history, move) or killed(history, move.pid, move.at)):
             yield move.job, f"move {move.seq}: {move.worker} died, and nothing had happened to it"
+
+
+def frozen_processes_go(history: History) -> Iterator[tuple[int, str]]:
+    """A process that a job has killed or frozen is gone before its leases lapse, unless it was stopped meanwhile."""
+    for pid, at in history.deadly:
+        died = history.deaths.get(pid)
+        until = at + history.lease
+        stopped = covered(history.troubles, STOPS, pid, at, died or until)
+        if died is None or died > until + stopped + SLACK:
+            yield 0, f"process {pid} was to die by its own job at {at:.3f}, and was there until {died or 'the end'}"
 
 
 def _given_back(history: History, move: Move) -> bool:
@@ -85,47 +104,44 @@ def _inexcusable(history: History, first: Run, second: Run, ended: float | None)
     if ending.who == "pgjobs keeper":
         if ending.until_old is None or ending.at < ending.until_old:
             return said + "the first one's lease had not lapsed"
-        silent = _silence(history, ending)
+        silent = silence(history, ending)
         return (
             "" if silent >= _enough(history) else said + f"the first one's worker was cut off for {silent:.1f} s only"
         )
-    if (first.job, ending.worker) in history.timeouts:
-        return ""
-    if ending.who == "pgjobs claimer" and ended is None:
-        return ""  # released at the end of GRACE; its process ended without a word, as it should
+    if ending.who == "pgjobs completer" and (first.job, ending.worker) in history.timeouts:
+        claims = any(m.who == "pgjobs claimer" and m.new == "reserved" and m.at > ending.at + SLACK
+                     for m in history.of_worker.get(ending.worker or "", ()))  # fmt: skip
+        return said + "its thread was stuck, and its worker claimed more" if claims else ""
     if ending.who == "pgjobs claimer" and ended is not None and ended < ending.at + LAST_MOMENTS:
         return ""
-    if ended is None and ending.at <= second.start and ending.who in ("pgjobs completer", "chaos handler"):
-        return ""  # the worker recorded how it ended, which it does after the end; only the journal's line is missing
     return said + f"the first one's lease was ended by {ending.who}"
 
 
-def _silence(history: History, ending: Move) -> float:
-    """Seconds for which a worker could not have beaten, in the last lease before its reservation was ended."""
-    since = (ending.until_old or ending.at) - history.lease
+def silence(history: History, ending: Move) -> float:
+    """Seconds for which a worker could not have beaten, of the lease that lapsed before its reservation was ended."""
+    until = ending.until_old or ending.at
     # A process with a deadly job does nothing any more; one that is frozen waits for its watchdog.
-    fatal = [Trouble(kind="stop", began=at, ended=ending.at, pids=frozenset({pid})) for pid, at in history.deadly]
-    return _covered([*history.troubles, *fatal], ending.pid, since, ending.at)
+    fatal = [Trouble(kind="stop", began=at, ended=until, pids=frozenset({pid})) for pid, at in history.deadly]
+    return covered([*history.troubles, *fatal], (*CUTS, *STOPS), ending.pid, until - history.lease, until)
 
 
 def _enough(history: History) -> float:
     return history.lease - history.heartbeat - SLACK
 
 
-def _covered(troubles: list[Trouble], pid: int, since: float, until: float) -> float:
-    """Seconds of a stretch of time that troubles of a process cover, each second once."""
+def covered(troubles: list[Trouble], kinds: tuple[str, ...], pid: int, since: float, until: float) -> float:
+    """Seconds of a stretch of time that troubles of some kinds, of a process, cover; each second once."""
     spans = []
     for trouble in troubles:
-        if trouble.kind.startswith(CUTS):
-            spans.append((trouble.began, trouble.ended + RECOVERY))
-        elif trouble.kind == "machine stalled" or (trouble.kind.startswith("stop") and pid in trouble.pids):
-            spans.append((trouble.began, trouble.ended))
-    covered, reached = 0.0, since
+        if trouble.kind.startswith(kinds) and (not trouble.pids or pid in trouble.pids):
+            recovery = RECOVERY if trouble.kind.startswith(CUTS) else 0.0
+            spans.append((trouble.began, trouble.ended + recovery))
+    total, reached = 0.0, since
     for began, ended in sorted(spans):
         began, ended = max(began, reached), min(ended, until)
         if ended > began:
-            covered, reached = covered + ended - began, ended
-    return covered
+            total, reached = total + ended - began, ended
+    return total
 
 
 def killed(history: History, pid: int, by: float) -> bool:
@@ -133,10 +149,8 @@ def killed(history: History, pid: int, by: float) -> bool:
     died = history.deaths.get(pid)
     if died is None or died > by:
         return False
-    since = died - 2 * history.lease
-    if any(of == pid and since < at <= died for of, at in history.deadly):
+    if any(of == pid and died - 2 * history.lease < at <= died for of, at in history.deadly):
         return True
-    return any(
-        t.began <= died and t.ended > since and (pid in t.pids or not t.pids) and t.kind.startswith(FATAL)
-        for t in history.troubles
-    )
+    if any(t.kind.startswith("kill") and pid in t.pids and t.began <= died <= t.ended for t in history.troubles):
+        return True
+    return covered(history.troubles, STOPS, pid, died - history.lease, died) >= STANDSTILL

@@ -46,7 +46,7 @@ class Troubles:
         for card in plan:
             time.sleep(max(0.0, began + card.at - time.monotonic()))
             self._fleet.fill()
-            thread = threading.Thread(target=self._happen, args=(card,), name=card.kind)
+            thread = threading.Thread(target=self._happen, args=(card,), name=card.kind, daemon=True)
             thread.start()
             threads.append(thread)
         for thread in threads:
@@ -54,7 +54,9 @@ class Troubles:
         self._fleet.fill()
 
     def end(self) -> None:
+        """No more of them; none is at the server when this returns, nor comes to it."""
         self._over.set()
+        self._at_server.acquire()
 
     def _happen(self, card: Card) -> None:
         doers = {

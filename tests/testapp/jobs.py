@@ -6,6 +6,7 @@ from typing import Any
 
 from pgjobs import Fixed, JobContext, job
 
+from . import releases as releases
 from .models import Note
 from .script import Flaky, Hopeless, Run, Steps
 

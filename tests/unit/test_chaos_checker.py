@@ -97,10 +97,11 @@ def stopped(seconds: float, reaped: float = 7.1, until: float = 7.0) -> Story:
     return story.claimed(8, by=B).returned(9).ended(9.1)
 
 
-def killed(by: str, **more: Any) -> Story:
+def killed(by: str, *, since: float = 1.5, **more: Any) -> Story:
+    """Something happens to process 11, and its undertaker comes at 2."""
     story = one().claimed(1)
     story.ended(2, new="pending", who="pgjobs undertaker", **more)
-    return story.trouble(by, 1.5, 1.6, 11).ran(2.5, by=B)
+    return story.trouble(by, since, 2.5 if by.startswith("stop") else 1.9, 11).ran(2.5, by=B)
 
 
 def suspect(also: float) -> Story:
@@ -128,6 +129,16 @@ def stuck(recorded: bool) -> Story:
     story = one().claimed(1).ended(3, new="pending").ran(4, by=B)
     story.runs[0] = Run(job=1, lease=story.runs[0].lease, pid=11, batch=1, start=1, end=9, how="Interrupted")
     return with_(story, timeouts={(1, A)} if recorded else set())
+
+
+def stuck_and_greedy() -> Story:
+    """The attempt was recorded as timed out, its thread runs on, and its process claims another job."""
+    return stuck(True).enqueued(1, 2).ran(5, 2)
+
+
+def frozen(gone: float, **more: Any) -> Story:
+    """A job freezes its process at 2."""
+    return with_(one().ran(1), deadly=[(11, 2.0)], gone={11: gone}, **more)
 
 
 def leases_lapse(trouble: str) -> Story:
@@ -221,6 +232,11 @@ BROKEN: dict[str, dict[str, Callable[[], Story]]] = {
             .returned(9)
             .ended(9)
         ),
+        "stopped after the lease had lapsed": lambda: with_(
+            stopped(0, reaped=12), troubles=[Trouble(kind="stop", began=7, ended=12, pids=frozenset({11}))]
+        ),
+        "an undertaker that came before the end": lambda: with_(killed("pause"), gone={11: 5.0}),
+        "stuck, and its process claims more": stuck_and_greedy,
         "another worker's trouble": lambda: with_(
             stopped(8), troubles=[Trouble(kind="stop tree for long", began=1, ended=9, pids=frozenset({22}))]
         ),
@@ -235,7 +251,15 @@ BROKEN: dict[str, dict[str, Callable[[], Story]]] = {
         "ended by itself": lambda: with_(leases_lapse("deploy"), gone={11: 2.0}),
         "reaped before the time": reaped_early,
         "undertaken": lambda: killed("pause"),
+        "undertaken after a short stop": lambda: killed("stop worker briefly"),
         "undertaken by a deploy": lambda: killed("deploy"),
+    },
+    "frozen_processes_go": {
+        "too late": lambda: frozen(9.5),
+        "never": lambda: with_(one().ran(1), deadly=[(11, 2.0)]),
+        "stopped, and still too late": lambda: frozen(
+            13, troubles=[Trouble(kind="stop worker for long", began=3, ended=6, pids=frozenset({11}))]
+        ),
     },
     "effects_exactly_once": {
         "twice": lambda: effect("done", 2),
@@ -288,7 +312,12 @@ GOOD: dict[str, Callable[[], Story]] = {
     "cut off for the lease": lambda: with_(
         stopped(0), troubles=[Trouble(kind="server away", began=1.2, ended=6, pids=frozenset())]
     ),
-    "frozen by its own job, and its supervisor stopped": lambda: with_(leases_lapse(""), deadly=[(11, 1.5)]),
+    "frozen by its own job, and its supervisor stopped": lambda: with_(
+        leases_lapse(""), deadly=[(11, 1.5)], gone={11: 6.0}
+    ),
+    "frozen, and stopped for a while": lambda: frozen(
+        11, troubles=[Trouble(kind="stop worker for long", began=3, ended=6, pids=frozenset({11}))]
+    ),
     "the machine stood still": lambda: with_(
         stopped(0), troubles=[Trouble(kind="machine stalled", began=1.2, ended=6.9, pids=frozenset())]
     ),
@@ -296,7 +325,7 @@ GOOD: dict[str, Callable[[], Story]] = {
     "dead long before the lease lapsed, its undertaker too": lambda: with_(
         leases_lapse(""), gone={11: 2.0}, deadly=[(11, 1.9)]
     ),
-    "killed by its supervisor while stopped": lambda: killed("stop worker for long"),
+    "killed by its supervisor while stopped": lambda: killed("stop worker for long", since=-4.0),
     "killed by its own job": lambda: with_(killed("pause"), deadly=[(11, 1.4)]),
     "a whole tree killed": lambda: one().claimed(1).trouble("kill tree", 2, 2.1, 11).reaped(7.1, 7).ran(8, by=B),
     "released unstarted": lambda: one().claimed(1, run=False).refunded(2).ran(3),
@@ -304,7 +333,9 @@ GOOD: dict[str, Callable[[], Story]] = {
     "given back by the supervisor after a deploy": lambda: (
         one().claimed(1).trouble("deploy", 1.5, 6, 11).refunded(5, who="pgjobs undertaker").ran(6, by=B)
     ),
-    "the sixth release": lambda: one().claimed(1).refunded(2, attempts_new=1, refunds_old=5).ran(3),
+    "the sixth release": lambda: with_(
+        one().claimed(1).refunded(2, attempts_new=1, refunds_old=5).ran(3, by=B), gone={11: 2.5}
+    ),
     "stuck, and recorded as timed out": lambda: stuck(True),
     "lapsed while the server was away": lambda: leases_lapse("server away"),
     "its effect": lambda: effect("done", 1),

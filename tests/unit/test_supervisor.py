@@ -8,14 +8,17 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from django.core.management import CommandError, call_command
 
 from pgjobs.conf import Settings
 from pgjobs.worker import supervisor
-from pgjobs.worker.process import Options
+from pgjobs.worker.ending import LAST_RITES
+from pgjobs.worker.process import LAST_MOMENTS, Options
 from pgjobs.worker.supervisor import Supervisor
 
 
@@ -29,13 +32,20 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
 
 
 @pytest.fixture
-def one() -> Iterator[Supervisor]:
+def one(monkeypatch: pytest.MonkeyPatch) -> Iterator[Supervisor]:
     """A supervisor that meets signals."""
     one = Supervisor(Settings(), Options(), lambda line: None)
+    monkeypatch.setattr(one._ending, "arm", lambda seconds: None)  # the test runner's alarm is no other
     before = {number: signal.signal(number, one._on_signal) for number in supervisor.SIGNALS}
     yield one
     for number, handler in before.items():
         signal.signal(number, handler)
+
+
+def test_without_fork_it_is_refused_with_a_clear_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "fork")
+    with pytest.raises(CommandError, match=r"run_jobs needs os\.fork\(\), which this platform does not have"):
+        call_command("run_jobs")
 
 
 @pytest.mark.parametrize("number", supervisor.SIGNALS)
@@ -78,7 +88,7 @@ def test_a_fork_that_fails_is_tried_again_later(
     assert one._suspects, "the suspects still wait"
     monkeypatch.setattr(os, "fork", lambda: pytest.fail("too soon"))
     now = one._start_at[0]
-    one._suspects = False
+    one._suspects = 0
     one._start(now - 0.5)
     pids: list[Any] = [4242]
     monkeypatch.setattr(os, "fork", pids.pop)
@@ -93,9 +103,55 @@ def test_undertakers_have_a_moment_when_it_is_stopped(one: Supervisor, sent: lis
     one._on_signal(signal.SIGTERM, None)
     assert one._turn()
     assert sent == []
-    one._stop_at -= supervisor.LAST_RITES
+    one._ending.end_at -= LAST_RITES
     assert one._turn()
     assert sent == [(4242, signal.SIGKILL)]
+
+
+def test_it_ends_within_five_seconds_of_grace(
+    one: Supervisor, sent: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killing what hangs, and waiting for its undertakers, included; whatever comes, its own alarm ends it then."""
+    alarms: list[float] = []
+    monkeypatch.setattr(one._ending, "arm", alarms.append)
+    began = time.monotonic()
+    one._on_signal(signal.SIGTERM, None)
+    grace = one._settings.GRACE
+    [alarm] = alarms
+    assert grace + 4.5 < alarm < grace + 5
+    ends = one._ending.end_at - began + 2 * supervisor.LOOK
+    print(
+        f"killed {one._ending.kill_at - began - grace:.2f} s after GRACE; it ends {ends - grace:.2f} s after it at the latest"
+    )
+    assert grace + LAST_MOMENTS < one._ending.kill_at - began < one._ending.end_at - began
+    assert ends <= grace + 5
+    one._on_signal(signal.SIGTERM, None)
+    assert one._ending.end_at - time.monotonic() <= LAST_RITES, "the second signal means at once"
+    assert one._ending.end_at <= began + grace + 5
+
+
+def test_a_second_signal_late_puts_nothing_off(one: Supervisor, sent: list[tuple[int, int]]) -> None:
+    one._on_signal(signal.SIGTERM, None)
+    one._ending.kill_at = time.monotonic() - 0.5
+    one._ending.end_at = one._ending.kill_at + LAST_RITES
+    before = one._ending.end_at
+    one._on_signal(signal.SIGTERM, None)
+    assert one._ending.end_at == before
+
+
+def test_as_many_lanes_for_suspects_as_there_are_suspects_and_no_more_than_lanes(
+    one: Supervisor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[bool] = []
+    monkeypatch.setattr(one, "_fork_worker", lambda place, *, alone: started.append(alone))
+    one._finished = [True]
+    one._suspects = min(1, one._lanes)
+    one._start(time.monotonic())
+    assert started == [True]
+    one._children[4242] = supervisor.Child(4242, 0, "a", None, alone=True)
+    one._suspects = 5
+    one._start(time.monotonic())
+    assert started == [True, True], "two lanes"
 
 
 @pytest.mark.parametrize("when", ["before", "during"])

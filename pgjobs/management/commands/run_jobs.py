@@ -103,7 +103,11 @@ class Command(BaseCommand):
 
     def run(self, settings: Settings, what: Options) -> None:
         """Supervise worker processes; ends this one."""
-        code = Supervisor(settings, what, self.say).run()
+        try:
+            supervisor = Supervisor(settings, what, self.say)
+        except ConfigurationError as e:
+            raise CommandError(str(e)) from None
+        code = supervisor.run()
         self.say("pgjobs stopped" + (f" with exit code {code}" if code else ""))
         end(code)
 

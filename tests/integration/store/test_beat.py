@@ -129,3 +129,40 @@ def test_leases_do_not_wait_for_somebody_who_holds_the_rows_for_people(
     assert columns(job.id)["reserved_until"] > database_now()
     with connection.cursor() as cursor:
         cursor.execute("RESET lock_timeout")
+
+
+SUSPECT = {"suspect": True, "kind": "x", "queue": "a"}
+
+
+def test_suspects_that_a_process_could_claim_are_told() -> None:
+    """Its supervisor starts a process for them."""
+    JobFactory(**SUSPECT)
+    assert ("suspects", None) in events()
+
+
+@pytest.mark.parametrize(
+    "but",
+    [
+        {"suspect": False},
+        {"kind": "of another service"},
+        {"queue": "served by others"},
+        {"queue": "c"},
+        {"scheduled": True},
+        {"reserved": True},
+        {"expires_at": timezone.now() - dt.timedelta(hours=1)},
+    ],
+    ids=str,
+)
+def test_suspects_that_it_could_not_claim_are_not(but: dict[str, Any]) -> None:
+    JobFactory(**SUSPECT | but)
+    assert ("suspects", None) not in events()
+
+
+@pytest.mark.parametrize(("scope", "name"), [("queue", "a"), ("kind", "x")])
+def test_nor_are_those_that_are_paused(scope: str, name: str) -> None:
+    """A process would be started at every beat, and find nothing."""
+    JobFactory(**SUSPECT)
+    store.pause(connection, scope, name, by="a test")
+    assert ("suspects", None) not in events()
+    store.pause(connection, scope, name, by="a test", until=timezone.now() - dt.timedelta(seconds=1))
+    assert ("suspects", None) in events(), "that pause is over"

@@ -181,6 +181,7 @@ def test_queues_and_excluded_queues(workers: Workers) -> None:
 
 
 def test_an_alias_keeps_old_jobs_running(workers: Workers) -> None:
+    """F126: a handler was renamed."""
     job = JobFactory(kind="plus", payload={"a": 2, "b": 3})
     workers.drain()
     job.refresh_from_db()
@@ -188,6 +189,8 @@ def test_an_alias_keeps_old_jobs_running(workers: Workers) -> None:
 
 
 def test_an_old_payload_is_upgraded(workers: Workers, handlers: Handlers) -> None:
+    """F127: jobs from before the new argument."""
+
     @handlers(upgrade=lambda old: {"a": old["a"], "b": old.get("b", 10)})
     def grown(a: int, b: int) -> int:
         return a + b
@@ -200,6 +203,7 @@ def test_an_old_payload_is_upgraded(workers: Workers, handlers: Handlers) -> Non
 
 @pytest.mark.parametrize("payload", [{}, {"a": 1, "b": 2, "surplus": 3}, {"other": 1}], ids=str)
 def test_a_payload_that_cannot_fit_is_a_dead_letter_at_once(workers: Workers, payload: dict[str, Any]) -> None:
+    """F127: the error names the argument that does not fit."""
     job = JobFactory(kind="add", payload=payload, queue="sums")
     workers.drain()
     job.refresh_from_db()

@@ -228,6 +228,36 @@ def test_jobs_in_the_buffer_survive_an_outage(workers: Workers, monkeypatch: pyt
     assert worker.code == 0
 
 
+def test_jobs_in_the_buffer_whose_rows_are_held_are_given_back_later(
+    workers: Workers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """F18: the beat holds them just then, or an operator. They must not be forgotten: nobody would extend their lease, nor give
+    them back, and an attempt would be burnt.
+    """
+    release, told = store.release, list[int]()
+
+    def busy_once(connection: Any, ids: Any, leases: Any, **options: Any) -> dict[int, str]:
+        if not told:
+            told.extend(ids)
+            return dict.fromkeys(ids, "busy")
+        return release(connection, ids, leases, **options)
+
+    monkeypatch.setattr(store, "release", busy_once)
+    for _ in range(30):
+        scripted.using(priority=100).enqueue(steps=[])
+    with script.closed_gate() as open_gate:
+        slow = scripted.using(priority=10).enqueue(steps=[["gate", 1]])
+        rest = [scripted.enqueue(steps=[]) for _ in range(10)]
+        worker = workers.start(THREADS=1, LEASE=3)
+        wait_until(lambda: "at gate" in audit.events(slow.id))
+        wait_until(lambda: told and Job.objects.filter(status="reserved").count() == 1, "the rest to be given back")
+        open_gate()
+        wait_until(lambda: {job.get().status for job in rest} == {"done"})
+        worker.stop()
+    assert {job.get().attempts for job in rest} == {1}
+    assert not [row for job in rest for row in history(job.id)], "no lease has lapsed"
+
+
 def test_every_own_connection_may_be_ended_at_any_time(workers: Workers) -> None:
     """F22, F38: again and again while jobs run; each runs once, and the listener returns."""
     worker = workers.start({"listen": True}, THREADS=2)
@@ -268,3 +298,27 @@ def test_any_queue_name_is_heard(workers: Workers, queue: str) -> None:
     wait_until(lambda: worker.worker._listener.listening)
     job = scripted.using(queue=queue).enqueue(steps=[["return", "x" * 100_000]])
     wait_until(lambda: job.get().status == "done", seconds=5)
+
+
+def test_a_claim_whose_answer_is_lost_costs_no_attempt(workers: Workers, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The connection breaks between the commit and the answer: nobody here knows of the jobs, and they do not wait for their
+    lease to lapse.
+    """
+    claim, lost = store.claim, list[int]()
+
+    def claim_and_lose(connection: Any, *args: Any, **options: Any) -> Any:
+        jobs = claim(connection, *args, **options)
+        if jobs and not lost:
+            lost.extend(job.id for job in jobs)
+            connection.close()
+            raise OperationalError("server closed the connection unexpectedly")
+        return jobs
+
+    monkeypatch.setattr(store, "claim", claim_and_lose)
+    ids = [scripted.enqueue(steps=[["return", n]]).id for n in range(3)]
+    worker = workers.start({"suspects": None}, LEASE=60, HEARTBEAT=0.2)
+    worker.wait_recorded(3, seconds=5)
+    assert lost
+    assert list(Job.objects.filter(pk__in=ids).values_list("status", "attempts")) == [("done", 1)] * 3
+    assert [history(id_) for id_ in ids] == [[]] * 3
+    assert Job.objects.get(pk=lost[0]).refunds == 1

@@ -84,7 +84,7 @@ def test_one_that_blocks_the_loop_costs_the_process(run_jobs: Fleet) -> None:
 
 @pytest.mark.slow
 def test_connections_stay_few_over_a_thousand_jobs(run_jobs: Fleet) -> None:
-    """Coroutines that use the ORM share a connection; nothing grows."""
+    """F52, F133: coroutines that use the ORM share a connection; nothing grows."""
     one = run_jobs("--threads", 2, env={"PGJOBS_ASYNC_CONCURRENCY": "50"})
     enqueue_many([scripted_async.prepare(steps=[["note", "x"]]) for _ in range(1000)])
     most = 0
@@ -104,6 +104,7 @@ def test_connections_stay_few_over_a_thousand_jobs(run_jobs: Fleet) -> None:
 
 
 def test_stray_tasks_end_with_their_job(run_jobs: Fleet) -> None:
+    """F133: what a handler leaves on the loop."""
     one = run_jobs("--threads", 1)
     id_ = coroutine(["stray"], ["return", 1])
     wait_status(id_, "done")

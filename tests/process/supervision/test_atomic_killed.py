@@ -32,7 +32,7 @@ def atomic(*scripts: list[Any], **options: Any) -> int:
     ],
 )
 def test_killed_at_any_statement(run_jobs: Fleet, how: str, after: int) -> None:
-    """The process is killed, or its session ended, before the first statement, between any two, and before the commit."""
+    """F151, F158: the process is killed, or its session ended: before the first statement, between any two, before the commit."""
     blow = ["kill", "SIGKILL"] if how == "kill" else ["terminate"]
     id_ = atomic([*WORK[:after], blow, *WORK[after:]], WORK)
     one = run_jobs("--threads", 1)

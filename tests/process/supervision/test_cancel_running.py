@@ -44,7 +44,7 @@ def cancel(id_: int) -> str:
     ],
 )
 def test_a_handler_that_asks_learns_it_within_a_heartbeat(run_jobs: Fleet, then: str, status: str) -> None:
-    """It may end as it likes: a normal return is done, all else is cancelled."""
+    """F24: it may end as it likes: a normal return is done, all else is cancelled."""
     one = run_jobs("--threads", 1, "--no-listen", env=ENV)
     id_ = script(["until_cancelled", 30, then])
     wait_event(id_, "start")
@@ -116,7 +116,7 @@ def test_a_cancelled_job_that_its_worker_takes_to_the_grave_stays_cancelled(run_
 
 
 def test_the_race_of_cancel_and_claim(run_jobs: Fleet) -> None:
-    """Whoever comes first: a cancelled job has either never run, or was told."""
+    """F24: whoever comes first, a cancelled job has either never run, or was told."""
     one = run_jobs("--threads", 4, env=ENV)
     ids: list[int] = []
     answers: dict[int, str] = {}

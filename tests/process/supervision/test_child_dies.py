@@ -36,7 +36,7 @@ DEFAULTS = {"PGJOBS_LEASE": "15", "PGJOBS_HEARTBEAT": "5"}
 
 
 def test_a_killed_process_s_jobs_are_due_within_a_second(run_jobs: Fleet) -> None:
-    """At default settings. What ran counts as an attempt, what had only been claimed does not."""
+    """F6, at default settings: what ran counts as an attempt, what had only been claimed does not."""
     quick = [script(["return", 1]) for _ in range(30)]
     one = run_jobs("--threads", 1, env=DEFAULTS)
     for id_ in quick:
@@ -74,7 +74,7 @@ def test_a_killed_process_s_jobs_are_due_within_a_second(run_jobs: Fleet) -> Non
     ids=["os._exit", "segfault", "killed", "regular-expression", "stopped"],
 )
 def test_each_kind_of_death_has_its_cause_in_the_history(run_jobs: Fleet, steps: list[Any], cause: str) -> None:
-    """The first attempt ends the process; the second one returns. Lease 3, so the watchdog bites after 2.4 s."""
+    """F6, F41: the first attempt ends the process; the second one returns. Lease 3, so the watchdog bites after 2.4 s."""
     one = run_jobs("--threads", 2)
     id_ = script(*steps, then=[[["return", 1]]])
     job = wait_status(id_, "done")
@@ -89,7 +89,7 @@ def test_each_kind_of_death_has_its_cause_in_the_history(run_jobs: Fleet, steps:
 
 @pytest.mark.slow
 def test_a_poison_job_dies_alone(run_jobs: Fleet) -> None:
-    """Each attempt kills the process. It ends dead after its own max_attempts, causes in its history; those that ran beside
+    """F13: each attempt kills the process. It ends dead after its own max_attempts, causes in its history; those that ran beside
     it are given back with the attempt refunded, run alone, and end well.
     """
     one = run_jobs("--threads", 4)
@@ -115,6 +115,28 @@ def test_a_poison_job_dies_alone(run_jobs: Fleet) -> None:
         assert (outcome, "given back, to run alone" in error) == ("crashed", True)
     _suspects_ran_alone([poison, *neighbours])
     nothing_is_left()
+    stop_well(one)
+
+
+def test_a_long_suspect_does_not_hold_up_the_others(run_jobs: Fleet) -> None:
+    """Each runs alone in a process of its own, and two such processes work at a time."""
+    one = run_jobs("--threads", 4)
+    with closed_gate(1) as open_gate:
+        long = [script(["gate", 1])]
+        wait_event(long[0], "at gate")
+        with closed_gate(2):
+            others = [script(["gate", 2]) for _ in range(3)]
+            for id_ in others:
+                wait_event(id_, "at gate")
+            [child] = children(one.popen.pid)
+            kill(child)
+        with measured("three suspects beside one that waits", 6):
+            wait_event(long[0], "at gate", 2)
+            for id_ in others:
+                wait_status(id_, "done")
+        open_gate()
+    wait_status(long[0], "done")
+    _suspects_ran_alone([*long, *others])
     stop_well(one)
 
 
@@ -148,7 +170,27 @@ def test_what_had_returned_is_finished_and_not_run_again(run_jobs: Fleet) -> Non
     stop_well(one)
 
 
-def _wait_tries_to_record() -> None:
+def test_what_had_raised_has_used_its_attempt(run_jobs: Fleet) -> None:
+    """F13: it may be what kills the process. Given back as if it had not begun, it would kill one after the other for ever."""
+    one = run_jobs("--threads", 1)
+    with closed_gate() as open_gate, audit.connect() as holder:
+        id_ = script(["gate", 1], ["raise"], then=[[["return", 1]]])
+        wait_event(id_, "at gate")
+        with holder.transaction():
+            holder.execute("SELECT 1 FROM pgjobs_job WHERE id = %s FOR UPDATE", [id_])
+            open_gate()
+            wait_event(id_, "end")
+            _wait_tries_to_record("pgjobs_retry")
+            [child] = children(one.popen.pid)
+            kill(child)
+            wait_gone([child])
+    job = wait_status(id_, "done")
+    assert (job.attempts, len(events(id_, "start"))) == (2, 2)
+    assert [outcome for _, outcome, _ in causes(id_)] == ["crashed"]
+    stop_well(one)
+
+
+def _wait_tries_to_record(function: str = "pgjobs_finish_many") -> None:
     """The completer has been told of the end, and is refused the row: two tries are proof enough."""
     seen: set[str] = set()
 
@@ -156,7 +198,8 @@ def _wait_tries_to_record() -> None:
         with connection.cursor() as cursor:
             cursor.execute(
                 "SELECT query_start::text FROM pg_stat_activity WHERE application_name = 'pgjobs completer'"
-                " AND query LIKE '%pgjobs_finish_many%' AND datname = current_database()"
+                " AND query LIKE %s AND datname = current_database()",
+                [f"%{function}%"],
             )
             seen.update(at for (at,) in cursor.fetchall())
         return len(seen) >= 2

@@ -21,7 +21,7 @@ from .conftest import Fleet, causes, children, nothing_is_left, script, stop_wel
     ids=["jobs", "lifetime", "rss"],
 )
 def test_a_recycled_process_loses_nothing(run_jobs: Fleet, limit: tuple[str, int], jobs: int) -> None:
-    """Its jobs end, its buffer is given back, its replacement works already; no attempt is burnt. (A process without a job
+    """F53: its jobs end, its buffer is given back, its replacement works already; no attempt is burnt. (A process without a job
     exceeds 1 MiB already: it does one at least.)
     """
     ids = [script(["sleep", 0.01]) for _ in range(jobs)]
@@ -59,7 +59,7 @@ def test_a_long_job_holds_up_no_replacement(run_jobs: Fleet) -> None:
 
 
 def test_max_jobs_is_shared_out(run_jobs: Fleet) -> None:
-    """Exactly so many, by all processes together; none is left stranded."""
+    """F53: exactly so many, by all processes together; none is left stranded."""
     for _ in range(40):
         script(["sleep", 0.01])
     one = run_jobs("--threads", 2, "--processes", 3, "--max-jobs", 25)

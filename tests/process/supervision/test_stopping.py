@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -11,6 +12,7 @@ import time
 import pytest
 
 from pgjobs.models import Job
+from tests.testapp import audit
 from tests.testapp.models import Audit
 from tests.testapp.script import closed_gate
 from tests.waiting import wait_until
@@ -65,6 +67,7 @@ def test_a_signal_lets_what_runs_come_to_its_end(run_jobs: Fleet, number: int, w
 
 
 def test_what_outlasts_grace_is_given_back_with_its_attempt(run_jobs: Fleet) -> None:
+    """F16: a deploy is no failure."""
     one = run_jobs("--threads", 2, "--grace", 1)
     ids = [script(["sleep", 60], then=[[]]) for _ in range(2)]
     for id_ in ids:
@@ -77,6 +80,27 @@ def test_what_outlasts_grace_is_given_back_with_its_attempt(run_jobs: Fleet) -> 
         [(attempt, outcome, error)] = causes(id_)
         assert (attempt, outcome) == (1, "interrupted")
         assert error.startswith("interrupted")
+
+
+def test_what_could_not_be_given_back_in_time_is_given_back_by_the_undertaker(run_jobs: Fleet) -> None:
+    """F18: a job that waits in the buffer, and whose row somebody holds until its process is gone."""
+    one = run_jobs("--threads", 1, "--grace", 0, env={"PGJOBS_LEASE": "60"})
+    for id_ in [script(["return", 1]) for _ in range(30)]:
+        wait_status(id_, "done")  # so that the worker has learned that jobs are quick, and prefetches
+    with closed_gate() as open_gate, audit.connect() as holder:
+        running, waiting = script(["gate", 1]), script(["return", 2])
+        wait_event(running, "at gate")
+        wait_status(waiting, "reserved")
+        [child] = children(one.popen.pid)
+        with holder.transaction():
+            holder.execute("SELECT 1 FROM pgjobs_job WHERE id = %s FOR UPDATE", [waiting])
+            kill(one.popen.pid, signal.SIGTERM)
+            open_gate()
+            wait_status(running, "done")
+            wait_gone([child])
+        assert one.wait() == 75, one.output
+    job = Job.objects.get(pk=waiting)
+    assert (job.status, job.attempts, causes(waiting)) == ("pending", 0, [])
 
 
 def test_what_outlasts_grace_runs_elsewhere_only_when_its_process_is_gone(run_jobs: Fleet) -> None:
@@ -93,7 +117,7 @@ def test_what_outlasts_grace_runs_elsewhere_only_when_its_process_is_gone(run_jo
 
 
 def test_the_second_signal_ends_it_at_once(run_jobs: Fleet) -> None:
-    """And its undertakers still give back what ran."""
+    """F58: and its undertakers still give back what ran."""
     one = run_jobs("--threads", 1, "--grace", 60)
     id_ = script(["sleep", 60], then=[[]])
     wait_event(id_, "start")
@@ -119,17 +143,71 @@ def test_children_of_a_killed_supervisor_stop_by_themselves(run_jobs: Fleet) -> 
     assert (job.status, job.attempts, job.refunds) == ("pending", 0, 1)
 
 
-def test_a_killed_tree_s_jobs_run_elsewhere_within_lease_and_beat(run_jobs: Fleet) -> None:
-    """At lease 3 and heartbeat 1; at default settings it is 15 and 5."""
-    other = run_jobs("--threads", 2, "--exclude-queue", "first")
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=["SIGTERM", "supervisor killed"])
+def test_a_handler_that_freezes_its_process_while_it_stops(run_jobs: Fleet, number: int) -> None:
+    """The watchdog is awake until the last handler has ended: the process is gone before its lease lapses, and long before
+    GRACE is over. Without a supervisor it is the reaper of another worker that finds what ran.
+    """
+    one = run_jobs("--threads", 1, "--grace", 60)
+    id_ = script(["gate", 1], ["regex"], then=[[["return", 1]]])
+    with closed_gate() as open_gate:
+        wait_event(id_, "at gate")
+        [child] = children(one.popen.pid)
+        kill(one.popen.pid, number)
+        one.wait_for("pgjobs stops" if number == signal.SIGTERM else "its supervisor is gone")
+        with measured("frozen while it stops, until its process is gone (lease 3 s, watchdog 2.4 s)", 3):
+            open_gate()
+            wait_gone([child])
+    one.wait()
+    other = run_jobs("--threads", 1)
+    wait_status(id_, "done")
+    [(_, outcome, _)] = causes(id_)
+    assert outcome == ("crashed" if number == signal.SIGTERM else "lost")
+    stop_well(other)
+
+
+def test_it_ends_in_time_though_nobody_reads_what_it_writes(run_jobs: Fleet) -> None:
+    """F58: a terminal after Ctrl-S, or a log collector that hangs: every write waits for ever, and only the alarm is left."""
+    reader, writer = os.pipe()
+    try:
+        one = run_jobs("--threads", 1, "--grace", 1, stdout=writer, ready=False)
+        id_ = script(["sleep", 60])
+        wait_event(id_, "start")
+        started = children(one.popen.pid)
+        os.set_blocking(writer, False)
+        for size in (1000, 1):
+            with contextlib.suppress(BlockingIOError):
+                while True:
+                    os.write(writer, b"x" * size)
+        os.set_blocking(writer, True)
+        with measured("SIGTERM with a grace of 1 s, and a full pipe", 1 + 5):
+            assert one.stop(signal.SIGTERM) == 75
+        wait_gone(started, 1)
+    finally:
+        os.close(reader)
+        os.close(writer)
+
+
+@pytest.mark.parametrize("by", ["another", pytest.param("a restarted one", marks=pytest.mark.slow)])
+def test_a_killed_tree_s_jobs_run_elsewhere_within_lease_and_beat(run_jobs: Fleet, by: str) -> None:
+    """F6, F7. At lease 3 and heartbeat 1; at default settings it is 15 and 5. A worker that is restarted at once is there
+    before the lease has lapsed, and finds the jobs all the same.
+    """
+    if by == "another":
+        other = run_jobs("--threads", 2, "--exclude-queue", "first")
     one = run_jobs("--threads", 2, "--queue", "second", "--queue", "first")
     with closed_gate() as open_gate:
         ids = [script(["gate", 1], queue="first") for _ in range(2)]
         for id_ in ids:
             wait_event(id_, "at gate")
         Job.objects.filter(pk__in=ids).update(queue="default")  # from now on the other one's
-        with measured("SIGKILL of a whole tree until its jobs run on another worker", 3 + 1 + 1):
+        start = 5 if by == "a restarted one" else 0  # seconds, on a busy machine
+        with measured(f"SIGKILL of a whole tree until its jobs run on {by}", 3 + 1 + 1 + start) as so_far:
             one.kill_group()
+            if by == "a restarted one":
+                other = run_jobs("--threads", 2)
+                print(f"it was ready after {so_far():.2f} s")
             for id_ in ids:
                 wait_event(id_, "at gate", 2)
         open_gate()
@@ -142,7 +220,7 @@ def test_a_killed_tree_s_jobs_run_elsewhere_within_lease_and_beat(run_jobs: Flee
 
 @pytest.mark.slow
 def test_rolling_deploys_under_load_burn_no_attempt(run_jobs: Fleet) -> None:
-    """Five deploys, each starting the new one before the old one is gone; jobs of all lengths around them."""
+    """F16, F18: five deploys, each starting the new one before the old one is gone; jobs of all lengths around them."""
     ids = [script(["sleep", 0.02]) for _ in range(400)]
     ids += [script(["sleep", 2.5]) for _ in range(4)]  # longer than the grace: refunded each time
     one = run_jobs("--threads", 4, "--grace", 1)
@@ -166,7 +244,7 @@ def test_rolling_deploys_under_load_burn_no_attempt(run_jobs: Fleet) -> None:
 
 @pytest.mark.slow
 def test_refunds_of_a_running_job_end_with_the_fifth(run_jobs: Fleet) -> None:
-    """A pill must not hide behind deploys: a job that no deploy lets come to its end uses up its attempts at last."""
+    """F16: a pill must not hide behind deploys: a job that no deploy lets come to its end uses up its attempts at last."""
     id_ = script(["sleep", 60], max_attempts=1)
     for n in range(6):
         one = run_jobs("--threads", 1, "--grace", 0.1)
@@ -185,7 +263,7 @@ def _namespaces() -> list[str]:
 
 
 def test_as_pid_1_of_a_container(run_jobs: Fleet) -> None:
-    """Orphans of others are buried too, a child's death is seen, and SIGTERM stops it."""
+    """F135: orphans of others are buried too, a child's death is seen, and SIGTERM stops it."""
     wrap = _namespaces()
     one = run_jobs("--threads", 2, wrap=tuple(wrap))
     [pid1] = wait_until(lambda: children(one.popen.pid), "the supervisor")

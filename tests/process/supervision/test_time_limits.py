@@ -1,13 +1,18 @@
-"""A job's timeout bounds its run, whatever the handler does; never its neighbour, never the next job."""
+"""A job's timeout bounds its run, whatever the handler does; never its neighbour, never the next job (F110, F111, F112)."""
 
 from __future__ import annotations
 
+import asyncio
+import socket
 import time
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.db import connection
+from django.test import override_settings
 
+from pgjobs.conf import Settings
 from pgjobs.models import Job
 from tests.testapp.models import Audit
 from tests.waiting import wait_until
@@ -90,7 +95,7 @@ def test_a_slow_query_is_gone_from_the_server(run_jobs: Fleet) -> None:
     ids=["sleep", "lock.acquire", "C code", "except BaseException: continue"],
 )
 def test_what_cannot_be_stopped_costs_its_process(run_jobs: Fleet, steps: list[Any]) -> None:
-    """The attempt is recorded within its limit and grace; a new process takes over at once; the neighbour ends well."""
+    """F110: the attempt is recorded within its limit and grace; a new process takes over at once; the neighbour ends well."""
     one = run_jobs("--threads", 2, env=GRACE)
     neighbour = script(["sleep", 4])
     wait_event(neighbour, "start")
@@ -130,14 +135,40 @@ def test_a_regular_expression_is_ended_by_the_watchdog(run_jobs: Fleet) -> None:
     stop_well(one)
 
 
+def test_a_handler_that_says_nothing_of_time_has_a_limit(run_jobs: Fleet) -> None:
+    """F111: a call that hangs must not stop a queue for ever, though its lease is kept. ``timeout=None`` is said, or there is a
+    limit: five minutes, shortened here.
+    """
+    one = run_jobs("--threads", 1, env=GRACE)
+    with override_settings(PGJOBS={"TIMEOUT": 1}):
+        hangs = script(["block"], max_attempts=1)
+    assert Job.objects.get(pk=hangs).timeout == timedelta(seconds=1)
+    assert Settings().TIMEOUT == 300
+    unlimited = script(["return", 2], timeout=None)
+    assert Job.objects.get(pk=unlimited).timeout is None
+    behind = script(["return", 1])
+    with measured("a limit of 1 s by default and a grace of 0.5 s, until the job behind it is done", 1 + 0.5 + 4):
+        wait_event(hangs, "start")
+        wait_status(behind, "done")
+    assert wait_status(hangs, "dead").attempts == 1
+    assert [outcome for _, outcome, _ in causes(hangs)] == ["timeout"]
+    stop_well(one)
+
+
 @pytest.mark.slow
 def test_an_own_timeout_error_is_an_ordinary_failure(run_jobs: Fleet) -> None:
+    """F112: that of a socket, of asyncio, of whatever; and so is what the handler's own statement_timeout raises."""
     one = run_jobs("--threads", 1)
     id_ = script(["raise", "TimeoutError", "of a socket"], max_attempts=1, timeout=30)
     job = wait_status(id_, "dead")
     assert (job.error_class, job.last_error) == ("TimeoutError", "TimeoutError: of a socket")
     [(_, outcome, _)] = causes(id_)
     assert outcome == "error"
+    assert socket.timeout is asyncio.TimeoutError is TimeoutError, "one class for all of them"
+    query = script(["sql", "SET statement_timeout = '50ms'"], ["pg_sleep", 5], max_attempts=1, timeout=30)
+    job = wait_status(query, "dead")
+    assert job.error_class == "django.db.utils.OperationalError"
+    assert [outcome for _, outcome, _ in causes(query)] == ["error"]
     stop_well(one)
 
 
