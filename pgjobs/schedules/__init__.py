@@ -1,0 +1,5 @@
+"""Recurring jobs: when they are due."""
+
+from .cron import next_times
+
+__all__ = ["next_times"]
