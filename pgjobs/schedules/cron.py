@@ -141,7 +141,8 @@ def _parse(expression: str) -> str:
         )
     for part, (name, (field, allowed, size)) in zip(parts, FIELDS.items(), strict=True):
         _check_field(what, name, part, field, allowed, size)
-    fields = " ".join(parts)
+    # cronsim takes 5-5/10 for 5/10, which runs to the end of the field.
+    fields = re.sub(r"\b(\w+)-\1/\d+", r"\1", " ".join(parts))
     try:
         next(CronSim(fields, SAMPLE))
     except (CronSimError, StopIteration):
