@@ -31,6 +31,7 @@ ALTER TABLE pgjobs_job SET (
     autovacuum_vacuum_insert_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.02, autovacuum_analyze_threshold = 1000
 );
 ALTER TABLE pgjobs_worker SET (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 200);
+ALTER TABLE pgjobs_schedule SET (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 200);
 """
 
 FUNCTIONS = (Path(__file__).parent / "0001_functions.sql").read_text(encoding="utf-8")
@@ -41,6 +42,10 @@ DO $$ DECLARE f regprocedure; BEGIN
     DROP TRIGGER IF EXISTS pgjobs_job_deleted ON pgjobs_job;
     DROP TRIGGER IF EXISTS pgjobs_job_touched ON pgjobs_job;
     DROP TRIGGER IF EXISTS pgjobs_rerun_wished ON pgjobs_rerun;
+    DROP TRIGGER IF EXISTS pgjobs_schedule_edited ON pgjobs_schedule;
+    DROP TRIGGER IF EXISTS pgjobs_schedule_inserted ON pgjobs_schedule;
+    DROP TRIGGER IF EXISTS pgjobs_schedule_updated ON pgjobs_schedule;
+    DROP TRIGGER IF EXISTS pgjobs_schedule_deleted ON pgjobs_schedule;
     FOR f IN SELECT p.oid::regprocedure FROM pg_proc p WHERE p.pronamespace = quote_ident(current_schema())::regnamespace AND p.proname LIKE 'pgjobs\\_%'
     LOOP EXECUTE 'DROP FUNCTION ' || f; END LOOP;
 END $$
@@ -532,7 +537,7 @@ class Migration(migrations.Migration):
                         verbose_name="retired at",
                     ),
                 ),
-                ("revision", models.IntegerField(db_default=0, editable=False, verbose_name="revision")),
+                ("revision", models.BigIntegerField(db_default=0, editable=False, verbose_name="revision")),
                 ("next_run_at", models.DateTimeField(blank=True, null=True, verbose_name="next tick")),
                 ("last_tick_at", models.DateTimeField(blank=True, null=True, verbose_name="last tick")),
                 ("last_error", models.TextField(blank=True, db_default=models.Value(""), verbose_name="last error")),

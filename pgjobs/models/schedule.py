@@ -67,7 +67,7 @@ class Schedule(models.Model):
     retired_at = models.DateTimeField(
         _("retired at"), null=True, blank=True, help_text=_("When it left the code; it fires no more.")
     )
-    revision = models.IntegerField(_("revision"), editable=False, db_default=0)
+    revision = models.BigIntegerField(_("revision"), editable=False, db_default=0)
     next_run_at = models.DateTimeField(_("next tick"), null=True, blank=True)
     last_tick_at = models.DateTimeField(_("last tick"), null=True, blank=True)
     last_error = models.TextField(_("last error"), blank=True, db_default=Value(""))

@@ -23,18 +23,34 @@ from .holding import (
 from .keeping import Beat, Event, beat, expire, forget_worker, prune_old, reap, undertake
 from .operating import bury_pending, cancel, pause, prune, requeue, reschedule, resume
 from .reading import pending_estimate, schema_problem, server
+from .scheduling import (
+    DueSchedule,
+    Ticked,
+    declaration_state,
+    due_ticks,
+    next_tick,
+    plan_tick,
+    prune_ticks,
+    sync_schedules,
+    tick,
+    tick_failed,
+)
 
 __all__ = [
     "Beat",
     "ClaimedJob",
+    "DueSchedule",
     "Event",
     "NewJob",
+    "Ticked",
     "beat",
     "bury",
     "bury_pending",
     "cancel",
     "cancel_held",
     "claim",
+    "declaration_state",
+    "due_ticks",
     "enqueue",
     "enqueue_many",
     "expire",
@@ -43,11 +59,14 @@ __all__ = [
     "finish_many",
     "forget_worker",
     "next_due",
+    "next_tick",
     "pause",
     "pending_estimate",
+    "plan_tick",
     "progress",
     "prune",
     "prune_old",
+    "prune_ticks",
     "reap",
     "release",
     "requeue",
@@ -58,5 +77,8 @@ __all__ = [
     "server",
     "snooze",
     "still_owned",
+    "sync_schedules",
+    "tick",
+    "tick_failed",
     "undertake",
 ]
