@@ -58,7 +58,9 @@ def due_ticks(connection: Connection, *, limit: int = 100) -> list[DueSchedule]:
     return [
         DueSchedule(
             id_,
-            *texts,
+            name,
+            kind,
+            queue,
             json.loads(payload),
             payload_from,
             cron,
@@ -75,7 +77,7 @@ def due_ticks(connection: Connection, *, limit: int = 100) -> list[DueSchedule]:
             EPOCH + dt.timedelta(microseconds=read_at),
         )
         for (
-            id_, *texts, payload, payload_from, cron, every, zone, misfire, overlap, lateness, revision, errors,
+            id_, name, kind, queue, payload, payload_from, cron, every, zone, misfire, overlap, lateness, revision, errors,
             next_run_at, last_tick_at, due_since, read_at,
         ) in rows(
             connection,
