@@ -70,6 +70,10 @@ class Settings:
     """Whether enqueueing wakes workers by NOTIFY; off, a job is picked up by the next poll."""
     RETENTION: Mapping[str, dt.timedelta | None] = field(default_factory=lambda: _retention({}))
     """How long a finished job is kept, by status; None: for ever; 0: not at all."""
+    TICK_RETENTION: float = field(default=7 * 86_400.0, metadata=_duration())
+    """How long a tick of a schedule is kept; longer while its job is. At least two days."""
+    PROJECT: str = ""
+    """Whose schedules the code declares, when several projects share one queue: each retires only its own."""
     QUEUES: tuple[str, ...] | None = None
     """The queues that exist; enqueueing into another is an error. None: any."""
 
@@ -131,6 +135,8 @@ def contradictions(s: Settings) -> list[str]:
             f"WATCHDOG ({s.watchdog:g} s) has to be shorter than LEASE ({s.LEASE:g} s): "
             "a frozen process must be gone before its jobs run elsewhere."
         )
+    if s.TICK_RETENTION < 2 * 86_400:
+        found.append(f"TICK_RETENTION ({s.TICK_RETENTION:g} s) has to be at least two days (172800 s).")
     if s.watchdog <= s.HEARTBEAT:
         found.append(f"WATCHDOG ({s.watchdog:g} s) has to be longer than HEARTBEAT ({s.HEARTBEAT:g} s).")
     return found
@@ -154,7 +160,7 @@ def _convert(f: dataclasses.Field[Any], value: object) -> object:
             raise ValueError(f"has to be True or False, not {value!r}")
         return value
     if f.type == "str":
-        if not isinstance(value, str) or not value:
+        if not isinstance(value, str) or not (value or f.default == ""):
             raise ValueError(f"has to be a text, not {value!r}")
         return value
     if isinstance(value, bool) or not isinstance(value, int) or value < (0 if f.name == "PREFETCH_MS" else 1):

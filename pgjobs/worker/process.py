@@ -34,6 +34,7 @@ from .listener import Listener
 from .outcome import Outcome, of_stopped
 from .recycle import Recycle
 from .running import Running
+from .ticker import Ticker
 
 logger = logging.getLogger("pgjobs")
 
@@ -118,6 +119,13 @@ class Worker:
         running = Running(settings, self._completer.ask_owned, self._completer.say_progress)
         self._executor = Executor(settings.THREADS, self._held, running, ended=self._ended, died=self._died)
         self._async_executor = AsyncExecutor(self._held, running, ended=self._ended, died=self._died)
+        self._ticker = Ticker(
+            dedicated(settings.DATABASE, "ticker"),
+            settings,
+            self._announcer,
+            listening=lambda: self._listener.listening,
+            died=self._died,
+        )
         self._keeper = Keeper(
             dedicated(settings.DATABASE, "keeper"),
             store.Beat(
@@ -134,6 +142,7 @@ class Worker:
             self._announcer,
             reaped=self._claimer.wakes.ring,
             suspects=self._board.saw_suspects,
+            tick=self._ticker.expect,
             died=self._died,
         )
         self._limiter = Limiter(self._held, settings, stuck=self._is_stuck, died=self._died)
@@ -142,6 +151,7 @@ class Worker:
             dedicated(settings.DATABASE, "self-test"),
             self._served.__contains__,
             self._notified,
+            self._ticker.loop.wake,
             self._died,
         )
         self._recycle = Recycle(options.recycle_jobs, options.recycle_rss, options.recycle_lifetime)
@@ -227,6 +237,7 @@ class Worker:
         if self._intakes[Pool.LOOP].kinds:
             self._async_executor.start()
         self._limiter.start()
+        self._ticker.loop.start()
         self._keeper.loop.start()
         if self._supervisor is not None:
             threading.Thread(target=self._outlive, name="pgjobs-supervised", daemon=True).start()
@@ -256,6 +267,7 @@ class Worker:
             self._announcer.stop(max(0.1, min(2.0, final - time.monotonic())))
             if self.options.listen:
                 self._listener.stop(2)
+            self._ticker.loop.stop(2)
             self._keeper.loop.stop(2)
             if self._supervisor is None or self._orphaned:
                 # Last, since another worker may start them at once.

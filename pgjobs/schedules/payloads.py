@@ -1,0 +1,74 @@
+"""Payloads that the user's code makes for a tick. It may be slow, and it may hang: only its own schedule waits for it."""
+
+from __future__ import annotations
+
+import datetime as dt
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.db import close_old_connections
+
+from ..api.recurring import Schedule
+
+LONGEST = 30.0
+"""Seconds that a callable may take."""
+
+
+@dataclass(slots=True)
+class Call:
+    """One call, in a thread of its own."""
+
+    key: tuple[int, dt.datetime]
+    began: float = field(default_factory=time.monotonic)
+    done: threading.Event = field(default_factory=threading.Event)
+    payload: Mapping[str, Any] | None = None
+    error: BaseException | None = None
+
+
+class Payloads:
+    """The calls that are under way, one a schedule at most."""
+
+    def __init__(self, ready: Callable[[], None]) -> None:
+        self._ready = ready
+        self._calls: dict[int, Call] = {}
+
+    def get(self, schedule_id: int, key: tuple[int, dt.datetime], declared: Schedule) -> Mapping[str, Any] | None:
+        """The payload for ``key`` (revision and nominal time), or None while it is made; ``ready`` is called when it is.
+
+        Raises what the callable raised, and TimeoutError when it takes too long. A call that never returns keeps its
+        schedule from being called again, and nothing else.
+        """
+        call = self._calls.get(schedule_id)
+        if call is None or (call.done.is_set() and call.key != key):
+            call = self._calls[schedule_id] = Call(key)
+            name = f"pgjobs-payload-{schedule_id}"
+            threading.Thread(target=self._run, args=(call, declared, key[1]), name=name, daemon=True).start()
+        if call.done.is_set():
+            if call.error is not None:
+                del self._calls[schedule_id]  # the next try calls it anew
+                raise call.error
+            return call.payload
+        if (seconds := time.monotonic() - call.began) > LONGEST:
+            raise TimeoutError(f"schedule_payload has not returned for {seconds:.0f} s; the limit is {LONGEST:g} s")
+        return None
+
+    def _run(self, call: Call, declared: Schedule, scheduled_for: dt.datetime) -> None:
+        try:
+            close_old_connections()
+            call.payload = declared.make_payload(scheduled_for)
+        except BaseException as e:  # noqa: BLE001 - whatever it raises is that schedule's error
+            call.error = e
+        finally:
+            call.done.set()
+            self._ready()
+            _close_connections()
+
+
+def _close_connections() -> None:
+    """The thread ends, and its connections with it."""
+    from django.db import connections
+
+    connections.close_all()
