@@ -578,7 +578,8 @@ class Migration(migrations.Migration):
                 "constraints": [
                     models.CheckConstraint(
                         condition=models.Q(
-                            ("every__isnull", True), ("every__gte", datetime.timedelta(seconds=1)), _connector="OR"
+                            ("every__gte", datetime.timedelta(seconds=1)),
+                            ("every__lte", datetime.timedelta(days=36525)),
                         ),
                         name="pgjobs_schedule_every",
                     ),
@@ -601,7 +602,10 @@ class Migration(migrations.Migration):
                         condition=models.Q(("source__in", ["code", "admin"])), name="pgjobs_schedule_source"
                     ),
                     models.CheckConstraint(
-                        condition=models.Q(("max_lateness__gt", datetime.timedelta(0))),
+                        condition=models.Q(
+                            ("max_lateness__gt", datetime.timedelta(0)),
+                            ("max_lateness__lte", datetime.timedelta(days=36525)),
+                        ),
                         name="pgjobs_schedule_max_lateness",
                     ),
                     models.CheckConstraint(
@@ -610,6 +614,27 @@ class Migration(migrations.Migration):
                             ("next_run_at__lte", datetime.datetime(9999, 12, 30, 0, 0, tzinfo=datetime.UTC)),
                         ),
                         name="pgjobs_schedule_next_run_at",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("last_tick_at__gte", datetime.datetime(1, 1, 2, 0, 0, tzinfo=datetime.UTC)),
+                            ("last_tick_at__lte", datetime.datetime(9999, 12, 30, 0, 0, tzinfo=datetime.UTC)),
+                        ),
+                        name="pgjobs_schedule_last_tick_at",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("retry_at__gte", datetime.datetime(1, 1, 2, 0, 0, tzinfo=datetime.UTC)),
+                            ("retry_at__lte", datetime.datetime(9999, 12, 30, 0, 0, tzinfo=datetime.UTC)),
+                        ),
+                        name="pgjobs_schedule_retry_at",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("updated_at__gte", datetime.datetime(1, 1, 2, 0, 0, tzinfo=datetime.UTC)),
+                            ("updated_at__lte", datetime.datetime(9999, 12, 30, 0, 0, tzinfo=datetime.UTC)),
+                        ),
+                        name="pgjobs_schedule_updated_at",
                     ),
                     models.CheckConstraint(
                         condition=models.Q(

@@ -13,6 +13,8 @@ from django.utils.translation import gettext_lazy as _
 from .fields import bytes_between, is_object
 from .job import FIRST, LAST
 
+CENTURY = dt.timedelta(days=36_525)
+
 
 class Schedule(models.Model):
     """A recurring rule, made in code, in the admin, or by plain SQL: either ``cron`` in ``timezone``, or ``every``.
@@ -86,7 +88,7 @@ class Schedule(models.Model):
         verbose_name_plural = _("schedules")
         constraints: ClassVar[Any] = [
             models.CheckConstraint(
-                condition=Q(every__isnull=True) | Q(every__gte=dt.timedelta(seconds=1)), name="pgjobs_schedule_every"
+                condition=Q(every__gte=dt.timedelta(seconds=1), every__lte=CENTURY), name="pgjobs_schedule_every"
             ),
             models.CheckConstraint(
                 condition=(Q(cron="") & Q(every__isnull=False)) | (~Q(cron="") & Q(every__isnull=True)),
@@ -97,10 +99,16 @@ class Schedule(models.Model):
                 condition=Q(overlap__in=["allow", "skip", "queue_one"]), name="pgjobs_schedule_overlap"
             ),
             models.CheckConstraint(condition=Q(source__in=["code", "admin"]), name="pgjobs_schedule_source"),
-            models.CheckConstraint(condition=Q(max_lateness__gt=dt.timedelta(0)), name="pgjobs_schedule_max_lateness"),
-            # No infinity, and no year that Python does not know.
             models.CheckConstraint(
-                condition=Q(next_run_at__gte=FIRST, next_run_at__lte=LAST), name="pgjobs_schedule_next_run_at"
+                condition=Q(max_lateness__gt=dt.timedelta(0), max_lateness__lte=CENTURY),
+                name="pgjobs_schedule_max_lateness",
+            ),
+            # No infinity, and no year that Python does not know: a row that cannot be read would stop all the others.
+            *(
+                models.CheckConstraint(
+                    condition=Q(**{f"{column}__gte": FIRST, f"{column}__lte": LAST}), name=f"pgjobs_schedule_{column}"
+                )
+                for column in ("next_run_at", "last_tick_at", "retry_at", "updated_at")
             ),
             is_object("payload", name="pgjobs_schedule_payload_is_object"),
             bytes_between("name", 1, 255, name="pgjobs_schedule_name_length"),

@@ -52,7 +52,7 @@ class Firing:
         for schedule in store.due_ticks(connection):
             try:
                 moved += self._look(connection, schedule)
-            except Exception as e:  # noqa: BLE001 - one bad schedule never stops another
+            except BaseException as e:  # noqa: BLE001 - one bad schedule never stops another; hooks of the user run here too
                 if getattr(e.__cause__, "sqlstate", None) not in TRANSIENT:
                     self._failed(connection, schedule, e)
         return moved
@@ -122,7 +122,7 @@ class Firing:
             if job_id is not None:
                 self._enqueued(Enqueued(job_id, True, "created", new.kind, new.queue, self._settings.DATABASE))
 
-    def _failed(self, connection: Connection, schedule: store.DueSchedule, error: Exception) -> None:
+    def _failed(self, connection: Connection, schedule: store.DueSchedule, error: BaseException) -> None:
         said = "".join(traceback.format_exception_only(error)).strip()
         if schedule.errors == 0:
             logger.error("schedule %r: %s", schedule.name, said, exc_info=error)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from django.db import close_old_connections
+from django.db import connections
 
 from ..api.recurring import Schedule
 
@@ -49,7 +49,9 @@ class Payloads:
         if call.done.is_set():
             if call.error is not None:
                 del self._calls[schedule_id]  # the next try calls it anew
-                raise call.error
+                if isinstance(call.error, Exception):
+                    raise call.error
+                raise RuntimeError(f"schedule_payload raised {call.error!r}") from call.error
             return call.payload
         if (seconds := time.monotonic() - call.began) > LONGEST:
             raise TimeoutError(f"schedule_payload has not returned for {seconds:.0f} s; the limit is {LONGEST:g} s")
@@ -57,18 +59,10 @@ class Payloads:
 
     def _run(self, call: Call, declared: Schedule, scheduled_for: dt.datetime) -> None:
         try:
-            close_old_connections()
             call.payload = declared.make_payload(scheduled_for)
         except BaseException as e:  # noqa: BLE001 - whatever it raises is that schedule's error
             call.error = e
         finally:
             call.done.set()
             self._ready()
-            _close_connections()
-
-
-def _close_connections() -> None:
-    """The thread ends, and its connections with it."""
-    from django.db import connections
-
-    connections.close_all()
+            connections.close_all()  # those of this thread, which ends

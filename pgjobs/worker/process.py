@@ -151,7 +151,7 @@ class Worker:
             dedicated(settings.DATABASE, "self-test"),
             self._served.__contains__,
             self._notified,
-            self._ticker.loop.wake,
+            self._ticker.wake,
             self._died,
         )
         self._recycle = Recycle(options.recycle_jobs, options.recycle_rss, options.recycle_lifetime)
@@ -208,6 +208,8 @@ class Worker:
                 server, pending = (
                     (None, 0) if problem else (store.server(connection), store.pending_estimate(connection))
                 )
+                if not problem and self.options.suspects is not True:  # a process for those alone fires nothing
+                    self._ticker.start(connection, drain=self.options.drain)
                 self._trouble.over()
                 break
             except Exception as e:  # noqa: BLE001
@@ -237,7 +239,6 @@ class Worker:
         if self._intakes[Pool.LOOP].kinds:
             self._async_executor.start()
         self._limiter.start()
-        self._ticker.loop.start()
         self._keeper.loop.start()
         if self._supervisor is not None:
             threading.Thread(target=self._outlive, name="pgjobs-supervised", daemon=True).start()
@@ -267,7 +268,7 @@ class Worker:
             self._announcer.stop(max(0.1, min(2.0, final - time.monotonic())))
             if self.options.listen:
                 self._listener.stop(2)
-            self._ticker.loop.stop(2)
+            self._ticker.stop(2)
             self._keeper.loop.stop(2)
             if self._supervisor is None or self._orphaned:
                 # Last, since another worker may start them at once.
