@@ -92,8 +92,7 @@ class Listener:
             return
         trouble.over()
         self.listening = True
-        self._notified()  # what came while nobody listened
-        self._edited()
+        self._notified()  # what came while nobody listened; a beat finds what was edited meanwhile
         quiet = 0.0
         while not self._stop.is_set():
             heard = False

@@ -57,8 +57,9 @@ class Ticker:
         self._due_at: float | None = None
         """When the next tick is due, by the monotonic clock; None: no schedule is enabled."""
         self._loop = Loop("ticker", self._turn, connection, died)
-        self._started = threading.Lock()
-        """Held from the start of the loop on."""
+        self._lock = threading.Lock()
+        self._started = False
+        self._ended = False
         self._firing = Firing(settings, Payloads(self._loop.wake), self._enqueued)
 
     def start(self, connection: BaseDatabaseWrapper, *, drain: bool) -> None:
@@ -68,7 +69,7 @@ class Ticker:
             deadline = time.monotonic() + DRAIN_PATIENCE
             while self.step(connection) == STUCK_PAUSE and time.monotonic() < deadline:
                 time.sleep(STUCK_PAUSE)
-            self._started.acquire()
+            self._ended = True
             return
         self._see(connection)
         if self._declarations.state != "unknown" or store.next_tick(connection) is not None:
@@ -76,16 +77,17 @@ class Ticker:
 
     def wake(self) -> None:
         """Look at the schedules now; safe in any thread."""
-        if self._started.acquire(blocking=False):
-            self._loop.start()
-        else:
-            self._loop.wake()
+        with self._lock:
+            if not self._started and not self._ended:
+                self._started = True
+                self._loop.start()
+        self._loop.wake()
 
     def stop(self, timeout: float) -> bool:
         """End after the step under way; whether it did within ``timeout`` seconds."""
-        if self._started.acquire(blocking=False):
-            return True  # and it does not start any more
-        return self._loop.stop(timeout)
+        with self._lock:
+            self._ended = True
+        return not self._started or self._loop.stop(timeout)
 
     def expect(self, seconds: float) -> None:
         """A beat found that a schedule has to be looked at in so many seconds; safe in any thread."""
