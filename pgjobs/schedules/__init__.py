@@ -2,5 +2,6 @@
 
 from ..api.recurring import Schedule
 from .cron import next_times
+from .running_now import Ran, run_now
 
-__all__ = ["Schedule", "next_times"]
+__all__ = ["Ran", "Schedule", "next_times", "run_now"]

@@ -50,6 +50,7 @@ FUNCTIONS = (
     "plan_tick",
     "tick_failed",
     "prune_ticks",
+    "run_now",
     "declaration_state",
     "sync_schedules",
     "schedule_triggers",

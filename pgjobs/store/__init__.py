@@ -23,6 +23,7 @@ from .holding import (
 from .keeping import Beat, Event, beat, expire, forget_worker, prune_old, reap, undertake
 from .operating import bury_pending, cancel, pause, prune, requeue, reschedule, resume
 from .reading import pending_estimate, schema_problem, server
+from .running_now import database_time, run_now
 from .scheduling import (
     DueSchedule,
     Ticked,
@@ -49,6 +50,7 @@ __all__ = [
     "cancel",
     "cancel_held",
     "claim",
+    "database_time",
     "declaration_state",
     "due_ticks",
     "enqueue",
@@ -73,6 +75,7 @@ __all__ = [
     "reschedule",
     "resume",
     "retry",
+    "run_now",
     "schema_problem",
     "server",
     "snooze",

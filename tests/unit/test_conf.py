@@ -188,3 +188,22 @@ def test_the_environment_is_that_of_the_process(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.undo()
     with override_settings(PGJOBS={}):
         assert get_settings().THREADS == 4
+
+
+@pytest.mark.parametrize(
+    "secret", ["short", "x" * 256, "with a space in between", "ünïcödé-secret-text", 1234567890123456, ""]
+)
+def test_a_secret_that_cannot_be_one_is_refused_and_not_quoted(secret: Any) -> None:
+    [problem] = problems({"TRIGGER_SECRET": secret})
+    assert problem.startswith("TRIGGER_SECRET: has to be a text of 16 to 255 visible ASCII characters")
+    assert not secret or str(secret) not in problem
+
+
+def test_a_secret_is_printed_nowhere() -> None:
+    secret = "12345678901234567890"  # noqa: S105
+    settings, found = read({}, {"PGJOBS_TRIGGER_SECRET": secret})
+    assert (settings.TRIGGER_SECRET, found) == (secret, [])  # digits of an environment variable stay a text
+    assert secret not in repr(settings)
+    assert secret not in str(settings.effective())
+    assert settings.effective()["TRIGGER_SECRET"] == "(set)"
+    assert Settings().effective()["TRIGGER_SECRET"] is None
