@@ -1059,25 +1059,24 @@ BEGIN
   RETURN v_count;
 END $$;
 
--- run_now: → pending: a job of a schedule outside its ticks, with now as its nominal time. The schedule itself is left alone.
--- p_id: the schedule; p_key, p_since: at most one job of this key since then, whether it has ended or not (NULL: always a new one); the rest:
+-- run_now: → pending: a job of a schedule outside its ticks. The schedule itself is left alone.
+-- p_id, p_scheduled_for: the schedule, and its job's nominal time; p_key, p_since: at most one job of this key since then, whether it has ended or not (NULL: always a new one); the rest:
 -- as for enqueue.
 -- Index: pgjobs_dedupe for a live job of the key, pgjobs_finished for one that has ended.
 -- Returns the job, or that of an earlier call with the key, and whether it was created.
 CREATE OR REPLACE FUNCTION pgjobs_run_now(
-  p_id bigint, p_key text, p_since timestamptz, p_kind text, p_payload jsonb, p_priority integer, p_max_attempts integer, p_timeout interval,
+  p_id bigint, p_scheduled_for timestamptz, p_key text, p_since timestamptz, p_kind text, p_payload jsonb, p_priority integer, p_max_attempts integer, p_timeout interval,
   p_queue text, p_meta jsonb
 ) RETURNS TABLE (id bigint, created boolean)
 LANGUAGE plpgsql SET search_path FROM CURRENT SET jit = off AS $$
 #variable_conflict use_column
 DECLARE
-  v_now timestamptz := clock_timestamp();
   v_key text := CASE WHEN p_key IS NOT NULL THEN concat_ws(' ', 'pgjobs run', p_id, (extract(epoch FROM p_since) * 1000000)::bigint, p_key) END;
   v_job record;
   v_ended bigint;
 BEGIN
   SELECT e.id, e.created INTO v_job FROM pgjobs_enqueue(
-    p_kind, p_payload, NULL, p_priority, v_key, p_max_attempts, p_timeout, p_queue, 'keep', NULL, p_meta, NULL, p_id, v_now) e;
+    p_kind, p_payload, NULL, p_priority, v_key, p_max_attempts, p_timeout, p_queue, 'keep', NULL, p_meta, NULL, p_id, p_scheduled_for) e;
   IF v_key IS NOT NULL AND v_job.created THEN
     -- No live job had the key. One that has ended is looked for only now: it can have ended since any earlier look.
     SELECT min(j.id) INTO v_ended FROM pgjobs_job j

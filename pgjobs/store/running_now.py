@@ -13,6 +13,7 @@ def run_now(
     schedule_id: int,
     job: NewJob,
     *,
+    scheduled_for: dt.datetime,
     key: str | None = None,
     since: dt.datetime | None = None,
     notify: bool = True,
@@ -25,10 +26,11 @@ def run_now(
     id_ = "%s" if notify else "CASE WHEN set_config('pgjobs.notify', 'off', true) = 'off' THEN %s END"
     [(job_id, created)] = rows(
         connection,
-        f"SELECT id, created FROM pgjobs_run_now({id_}, %s, %s, %s, %s::jsonb, %s, %s, make_interval(secs => %s), %s,"  # noqa: S608
+        f"SELECT id, created FROM pgjobs_run_now({id_}, %s, %s, %s, %s, %s::jsonb, %s, %s, make_interval(secs => %s), %s,"  # noqa: S608
         " %s::jsonb)",
         (
             schedule_id,
+            scheduled_for,
             key,
             since,
             job.kind,

@@ -7,7 +7,10 @@ import pytest
 from pgjobs.models import Job, Schedule
 from tests.concurrency.conftest import Session
 
-CALL = "SELECT id, created FROM pgjobs_run_now(%s, 'k', '2026-12-01 00:00Z', 'add', '{}', 0, 10, NULL, 'default', NULL)"
+CALL = (
+    "SELECT id, created FROM pgjobs_run_now(%s, clock_timestamp(), 'k', '2026-12-01 00:00Z', 'add', '{}', 0, 10, NULL,"
+    " 'default', NULL)"
+)
 
 
 @pytest.mark.parametrize("ends", [False, True])

@@ -14,7 +14,8 @@ from django.db import connection
 from django.test import Client, override_settings
 from django.urls import include, path, reverse
 
-from pgjobs import store, views
+from pgjobs import job, store, views
+from pgjobs.api.registry import registry
 from pgjobs.models import Job, Schedule, Tick
 from tests.rows import claim, nothing_changes
 
@@ -197,3 +198,36 @@ def test_a_kind_of_another_service(nightly: Schedule) -> None:
     Schedule.objects.update(kind="elsewhere.report", payload={"x": 1})
     assert call().status_code == 202
     assert Job.objects.get().kind == "elsewhere.report"
+
+
+@pytest.fixture
+def made() -> Iterator[list[dt.datetime]]:
+    """A handler whose schedule's payload is made by code; the nominal times that it was made for."""
+    times: list[dt.datetime] = []
+
+    def make(scheduled_for: dt.datetime) -> dict[str, str]:
+        times.append(scheduled_for)
+        if len(times) > 1:
+            raise LookupError("no data")
+        return {"day": scheduled_for.date().isoformat()}
+
+    def report(day: str) -> None: ...
+
+    handler = job(cron="0 3 * * *", timezone="UTC", schedule_payload=make, schedule_name="made")(report).handler
+    yield times
+    registry.remove(handler)
+
+
+def test_a_payload_that_code_makes(made: list[dt.datetime], caplog: pytest.LogCaptureFixture) -> None:
+    """It is made for the nominal time that the job has."""
+    Schedule.objects.create(name="made", kind="report", payload_from="tests.make", cron="0 3 * * *", timezone="UTC")
+    assert call(name="made").status_code == 202
+    stored = Job.objects.get()
+    assert made == [stored.scheduled_for]
+    assert stored.payload == {"day": made[0].date().isoformat()}
+    with nothing_changes():
+        response = call(name="made")
+    assert response.status_code == 409
+    assert "tests.make, which makes the payload, raised LookupError: no data" in response.json()["error"]
+    Schedule.objects.update(name="unmade")
+    assert "the code here does not have tests.make" in call(name="unmade").json()["error"]

@@ -16,6 +16,7 @@ from tests.rows import claim
 pytestmark = pytest.mark.django_db
 
 NEW = NewJob("add", '{"a": 1}', "sums", 7, 3, 45.0, meta='{"m": 1}')
+NOW = dt.datetime(2026, 12, 1, 12, 30, 1, 5, tzinfo=dt.UTC)
 SINCE = dt.datetime(2026, 12, 1, tzinfo=dt.UTC)
 
 
@@ -27,7 +28,7 @@ def schedule() -> Schedule:
 
 
 def run_now(schedule: Schedule, **options: Any) -> tuple[int, bool]:
-    return store.run_now(connection, schedule.pk, NEW, **options)
+    return store.run_now(connection, schedule.pk, NEW, scheduled_for=NOW, **options)
 
 
 def finish(ok: bool = True) -> None:
@@ -45,8 +46,7 @@ def test_a_job_of_the_schedule_which_is_left_alone(schedule: Schedule) -> None:
         "add", {"a": 1}, "sums", 7, 3, dt.timedelta(seconds=45), {"m": 1},
     )  # fmt: skip
     assert (job.schedule_id, job.dedupe_key) == (schedule.pk, None)
-    assert job.scheduled_for is not None
-    assert abs(job.scheduled_for - job.created_at) < dt.timedelta(seconds=1)
+    assert job.scheduled_for == NOW
     assert run_now(schedule) == (first + 1, True)
     assert Schedule.objects.values().get() == before
     assert not Tick.objects.exists()
