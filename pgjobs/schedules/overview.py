@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import zoneinfo
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -109,3 +110,11 @@ def utc(moment: dt.datetime) -> dt.datetime:
     if timezone.is_naive(moment):
         moment = timezone.make_aware(moment, timezone.get_default_timezone())
     return moment.astimezone(dt.UTC)
+
+
+def local(moment: dt.datetime, schedule: Schedule) -> dt.datetime:
+    """An aware time by the clocks of the schedule's zone; unchanged when that is not known here."""
+    try:
+        return moment.astimezone(zoneinfo.ZoneInfo(zone_name(schedule)))
+    except (ValueError, OSError, zoneinfo.ZoneInfoNotFoundError):
+        return moment

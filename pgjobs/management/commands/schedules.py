@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import json
 import unicodedata
-import zoneinfo
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
@@ -89,10 +88,7 @@ def _outcome(last: Fired) -> str:
 
 def _local(moment: dt.datetime, schedule: Schedule) -> str:
     """By the schedule's clocks; with seconds only where they say something."""
-    try:
-        moment = moment.astimezone(zoneinfo.ZoneInfo(overview.zone_name(schedule)))
-    except (ValueError, OSError, zoneinfo.ZoneInfoNotFoundError):
-        pass
+    moment = overview.local(moment, schedule)
     return moment.strftime("%a %Y-%m-%d %H:%M:%S %z" if moment.second else "%a %Y-%m-%d %H:%M %z")
 
 
