@@ -6,6 +6,7 @@ Permissions (of the model Job): ``view_job`` to look; ``view_payload`` for paylo
 
 from .jobs import JobAdmin
 from .pauses import PauseAdmin
+from .schedules import ScheduleAdmin
 from .workers import WorkerAdmin
 
-__all__ = ["JobAdmin", "PauseAdmin", "WorkerAdmin"]
+__all__ = ["JobAdmin", "PauseAdmin", "ScheduleAdmin", "WorkerAdmin"]
