@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import logging
+import random
 import traceback
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -49,7 +50,9 @@ class Firing:
     def step(self, connection: Connection) -> int:
         """Look at everything that is due; how many schedules were brought forward here."""
         moved = 0
-        for schedule in store.due_ticks(connection):
+        due = store.due_ticks(connection)
+        random.shuffle(due)  # a thousand at midnight: the workers share them
+        for schedule in due:
             try:
                 moved += self._look(connection, schedule)
             except BaseException as e:  # noqa: BLE001 - one bad schedule never stops another; hooks of the user run here too
@@ -123,6 +126,7 @@ class Firing:
                 self._enqueued(Enqueued(job_id, True, "created", new.kind, new.queue, self._settings.DATABASE))
 
     def _failed(self, connection: Connection, schedule: store.DueSchedule, error: BaseException) -> None:
+        self._payloads.forget(schedule.id)
         said = "".join(traceback.format_exception_only(error)).strip()
         if schedule.errors == 0:
             logger.error("schedule %r: %s", schedule.name, said, exc_info=error)

@@ -48,7 +48,6 @@ class Payloads:
             threading.Thread(target=self._run, args=(call, declared, key[1]), name=name, daemon=True).start()
         if call.done.is_set():
             if call.error is not None:
-                del self._calls[schedule_id]  # the next try calls it anew
                 if isinstance(call.error, Exception):
                     raise call.error
                 raise RuntimeError(f"schedule_payload raised {call.error!r}") from call.error
@@ -56,6 +55,12 @@ class Payloads:
         if (seconds := time.monotonic() - call.began) > LONGEST:
             raise TimeoutError(f"schedule_payload has not returned for {seconds:.0f} s; the limit is {LONGEST:g} s")
         return None
+
+    def forget(self, schedule_id: int) -> None:
+        """Its payload was of no use: the next try calls it anew. One that is still under way goes on."""
+        call = self._calls.get(schedule_id)
+        if call is not None and call.done.is_set():
+            del self._calls[schedule_id]
 
     def _run(self, call: Call, declared: Schedule, scheduled_for: dt.datetime) -> None:
         try:

@@ -53,7 +53,7 @@ class Ticked(NamedTuple):
     job_id: int | None
 
 
-def due_ticks(connection: Connection, *, limit: int = 100) -> list[DueSchedule]:
+def due_ticks(connection: Connection, *, limit: int = 1000) -> list[DueSchedule]:
     """The schedules to look at now, the longest waiting first; nothing is locked."""
     return [
         DueSchedule(

@@ -99,10 +99,10 @@ class Ticker:
         """Fire what is due; seconds until the next look."""
         self._see(connection)
         seconds = store.next_tick(connection)
-        if seconds == 0:
-            self._firing.step(connection)
+        while seconds == 0:
+            moved = self._firing.step(connection)
             seconds = store.next_tick(connection)
-            if seconds == 0:
+            if seconds == 0 and not moved:
                 seconds = STUCK_PAUSE
         now = time.monotonic()
         self._due_at = None if seconds is None else now + seconds
