@@ -40,12 +40,20 @@ LONGEST_ERROR = 2000
 
 
 class Firing:
-    """Looks at what is due; :meth:`step` is called when something may be. ``enqueued`` is told of each job."""
+    """Looks at what is due; :meth:`step` is called when something may be. ``enqueued`` is told of each job, and ``stopping``
+    says that the rest is left to other workers."""
 
-    def __init__(self, settings: Settings, payloads: Payloads, enqueued: Callable[[Enqueued], None]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        payloads: Payloads,
+        enqueued: Callable[[Enqueued], None],
+        stopping: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._settings = settings
         self._payloads = payloads
         self._enqueued = enqueued
+        self._stopping = stopping
 
     def step(self, connection: Connection) -> int:
         """Look at everything that is due; how many schedules were brought forward here."""
@@ -53,6 +61,8 @@ class Firing:
         due = store.due_ticks(connection)
         random.shuffle(due)  # a thousand at midnight: the workers share them
         for schedule in due:
+            if self._stopping():
+                break
             try:
                 moved += self._look(connection, schedule)
             except BaseException as e:  # noqa: BLE001 - one bad schedule never stops another; hooks of the user run here too

@@ -60,7 +60,7 @@ class Ticker:
         self._lock = threading.Lock()
         self._started = False
         self._ended = False
-        self._firing = Firing(settings, Payloads(self._loop.wake), self._enqueued)
+        self._firing = Firing(settings, Payloads(self._loop.wake), self._enqueued, lambda: self._ended)
 
     def start(self, connection: BaseDatabaseWrapper, *, drain: bool) -> None:
         """Bring the schedules of the code up to date, on the caller's connection; then fire what is due, from now on, or
@@ -99,7 +99,7 @@ class Ticker:
         """Fire what is due; seconds until the next look."""
         self._see(connection)
         seconds = store.next_tick(connection)
-        while seconds == 0:
+        while seconds == 0 and not self._ended:
             moved = self._firing.step(connection)
             seconds = store.next_tick(connection)
             if seconds == 0 and not moved:
