@@ -5,6 +5,12 @@ from __future__ import annotations
 import datetime as dt
 import io
 import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -126,3 +132,30 @@ def test_without_a_database(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pgjobs.management.commands.enqueue_job.enqueue", gone)
     with pytest.raises(CommandError, match="cannot be reached, so nothing was enqueued: connection refused"):
         run("add", "--payload", '{"a": 1}')
+
+
+PAGE = Path(__file__).resolve().parents[2] / "docs/how-to/external-schedulers.md"
+
+
+def test_the_commands_of_the_how_to_work_as_they_stand_there() -> None:
+    commands = re.findall(r"manage\.py enqueue_job (send_report .*)", PAGE.read_text())
+    assert len(commands) == 2
+    for command in commands:
+        run(*shlex.split(command), "--unknown-kind")
+    [job] = Job.objects.all()  # the key is held
+    assert (job.kind, job.payload, job.dedupe_key) == ("send_report", {"days": 1}, "nightly-report")
+
+
+def test_exit_codes_of_the_real_command() -> None:
+    """1 when nothing was stored, 2 for what argparse does not know: systemd and cron look at nothing else."""
+    root = Path(__file__).resolve().parents[2]
+    command = [sys.executable, "manage.py", "enqueue_job"]
+    environment = os.environ | {"DJANGO_SETTINGS_MODULE": "tests.settings"}
+    for args, code, says in (
+        (["nobody"], 1, "CommandError: no handler is called 'nobody'"),
+        (["add", "--prio", "high"], 2, "invalid int value"),
+    ):
+        done = subprocess.run([*command, *args], cwd=root, env=environment, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stdout) == (code, "")
+        assert says in done.stderr
+        assert "Traceback" not in done.stderr
