@@ -80,7 +80,7 @@ def test_the_payload_from_standard_input(monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.parametrize("use_tz", [True, False])
 @pytest.mark.parametrize("text", ["2026-12-24T18:00+01:00", "2026-12-24 22:45+05:45", "2026-12-24 22:45"])
 def test_times(text: str, use_tz: bool) -> None:
-    """Fault 91: a time without an offset is read in TIME_ZONE, in both modes."""
+    """F91: a time without an offset is read in TIME_ZONE, in both modes."""
     with override_settings(USE_TZ=use_tz, TIME_ZONE="Asia/Kathmandu"):
         run("add", "--payload", '{"a": 1}', "--run-after", text)
     assert Job.objects.get().run_after == dt.datetime(2026, 12, 24, 17, tzinfo=dt.UTC)

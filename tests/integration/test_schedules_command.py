@@ -122,7 +122,7 @@ def test_json() -> None:
 
 @override_settings(USE_TZ=False, TIME_ZONE="America/New_York")
 def test_without_use_tz() -> None:
-    """Fault 91: naive times of the ORM are read in TIME_ZONE."""
+    """F91: naive times of the ORM are read in TIME_ZONE."""
     one = make("nightly", cron="0 2 * * *", timezone="Europe/Kyiv")
     Tick.objects.create(schedule=one, scheduled_for=dt.datetime(2026, 11, 30, 19, 0))  # noqa: DTZ001
     assert lines()["nightly"].endswith("Wed 2026-12-02 02:00 +0200  Tue 2026-12-01 02:00 +0200 (job removed)")

@@ -56,7 +56,7 @@ def at(text: str) -> dt.datetime:
 
 @pytest.mark.parametrize(("expression", "zone", "after", "expected"), FOLDS)
 def test_where_clocks_jump(expression: str, zone: str, after: str, expected: list[str]) -> None:
-    """Faults 89 and 90: each time as worked out by hand from the zone's rules."""
+    """F89, F90: each time as worked out by hand from the zone's rules."""
     found = next_times(expression, zone, at(after), len(expected))
     assert [t.astimezone(zoneinfo.ZoneInfo(zone)).isoformat(timespec="minutes") for t in found] == expected
     assert all(t.tzinfo is dt.UTC for t in found)
@@ -74,13 +74,13 @@ def test_another_library_says_the_same(expression: str, zone: str, after: str) -
     "same", [("0 9 * * 7", "0 9 * * 0", "0 9 * * SUN", "0 9 * * sun"), ("*/60 * * * *", "@hourly")]
 )
 def test_dialect(same: tuple[str, ...]) -> None:
-    """Fault 99: 0, 7 and SUN are Sunday."""
+    """F99: 0, 7 and SUN are Sunday."""
     times = [next_times(expression, "UTC", at("2026-12-01T00:00Z"), 8) for expression in same]
     assert all(t == times[0] for t in times)
 
 
 def test_the_two_day_fields_are_a_union_unless_one_is_a_star() -> None:
-    """Fault 99: 1 December 2026 is a Tuesday."""
+    """F99: 1 December 2026 is a Tuesday."""
     found = next_times("0 9 1 * 1", "UTC", at("2026-11-29T00:00Z"), 4)
     assert [t.day for t in found] == [30, 1, 7, 14]
     assert next_time("0 9 */2 * 1", "UTC", at("2026-12-01T00:00Z")).day == 7  # an odd Monday
@@ -119,7 +119,7 @@ def test_the_two_day_fields_are_a_union_unless_one_is_a_star() -> None:
     ],
 )
 def test_refused_with_a_sentence(expression: str, says: str) -> None:
-    """Fault 99: what cannot be read, or can never match, is refused when it is saved."""
+    """F99: what cannot be read, or can never match, is refused when it is saved."""
     with pytest.raises(ValueError, match=says) as refused:
         check(expression, "UTC")
     assert str(refused.value).startswith("cron ")
@@ -131,7 +131,7 @@ def test_refused_with_a_sentence(expression: str, says: str) -> None:
 
 @pytest.mark.parametrize("expression", ["0 0 31 2 1-5", "0 0 29 2 *", "0 0 29 2 */3", "@Daily", "  0  9 * * 1 "])
 def test_rare_ones_are_accepted(expression: str) -> None:
-    """Fault 99: 31 February, or Monday to Friday of February; a leap day that is a Sunday, Wednesday or Saturday."""
+    """F99: 31 February, or Monday to Friday of February; a leap day that is a Sunday, Wednesday or Saturday."""
     check(expression, "UTC")
 
 
@@ -198,7 +198,7 @@ def test_a_search_is_bounded() -> None:
 
 
 def test_the_last_of_many() -> None:
-    """Fault 88: the latest missed time, without going through all of them."""
+    """F88: the latest missed time, without going through all of them."""
     after, until = at("2020-01-01T00:00Z"), at("2026-06-01T10:00:30Z")
     began = time.process_time()
     assert last_time("* * * * *", "Europe/Berlin", after, until) == at("2026-06-01T10:00Z")

@@ -111,7 +111,7 @@ def slowly(expression: str, zone: str, jump: str, after: dt.datetime) -> dt.date
 
 @pytest.mark.parametrize("seed", range(20))
 def test_two_thousand_random_ones(seed: int) -> None:
-    """Fault 90: strictly later, idempotent, and its reading matches the fields, unless it is the end of a jump."""
+    """F90: strictly later, idempotent, and its reading matches the fields, unless it is the end of a jump."""
     chance = random.Random(seed)
     for _ in range(100):
         expression = random_expression(chance, (0.3, 0.4, 0.6, 0.7, 0.6))
@@ -135,7 +135,7 @@ def test_two_thousand_random_ones(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_as_looking_at_each_minute_finds(seed: int) -> None:
-    """Faults 89 and 90: dense expressions near jumps, each compared with the slow reading."""
+    """F89, F90: dense expressions near jumps, each compared with the slow reading."""
     chance = random.Random(seed)
     for _ in range(50):
         expression = random_expression(chance, (0.4, 0.4, 0.9, 1.0, 0.9))

@@ -119,7 +119,7 @@ def test_an_interval(ann: Client) -> None:
 def test_what_cannot_fire_is_refused_with_a_sentence(
     ann: Client, change: dict[str, str], field: str, says: str
 ) -> None:
-    """Fault 99: when it is saved, not tonight."""
+    """F99: when it is saved, not tonight."""
     found = problems(ann.post(LIST + "add/", {**FORM, **change}))
     assert says in found.pop(field)
     assert not found
@@ -182,7 +182,7 @@ def test_saving_without_an_edit_changes_nothing(ann: Client) -> None:
 
 
 def test_an_edit_starts_from_now(ann: Client) -> None:
-    """Fault 96: the table's trigger forgets the next time of the old rule."""
+    """F96: the table's trigger forgets the next time of the old rule."""
     schedule = make(overlap="skip", next_run_at=NOW, errors=3, last_error="boom")
     ann.post(page(schedule), {**FORM, "cron": "*/5 * * * *"})
     after = row(schedule)
@@ -209,7 +209,7 @@ def test_deleting_takes_its_ticks_along_and_lists_none(ann: Client, django_asser
 
 
 def test_of_a_row_of_the_code_only_enabled_is_edited(ann: Client) -> None:
-    """Fault 97: what the code says is changed in the code."""
+    """F97: what the code says is changed in the code."""
     schedule = make(source="code")
     said = text(ann.get(page(schedule)))
     assert "The code says when and what" in said
@@ -267,7 +267,7 @@ def test_a_viewer_in_the_same_zone_sees_them_once(ann: Client) -> None:
 
 @override_settings(USE_TZ=False, TIME_ZONE="America/New_York")
 def test_without_use_tz(ann: Client) -> None:
-    """Fault 91: naive times of the ORM are in TIME_ZONE."""
+    """F91: naive times of the ORM are in TIME_ZONE."""
     schedule = make(next_run_at=dt.datetime(2026, 12, 1, 19, 0), retry_at=dt.datetime(2026, 12, 1, 7, 31))  # noqa: DTZ001
     Tick.objects.create(schedule=schedule, scheduled_for=dt.datetime(2026, 11, 30, 19, 0))  # noqa: DTZ001
     said = text(ann.get(page(schedule)))
@@ -300,7 +300,7 @@ def test_the_last_ticks_lead_to_their_jobs(ann: Client) -> None:
 
 
 def test_errors_and_states(ann: Client) -> None:
-    """Fault 101: what is wrong with a schedule is seen on it."""
+    """F101: what is wrong with a schedule is seen on it."""
     make(name="failing", errors=2, last_error="ValueError: <boom>\nmore")
     make(name="unreadable", cron="never on sunday")
     make(name="nowhere", timezone="Europe/Nowhere")
@@ -338,7 +338,7 @@ def test_a_jobs_page_names_its_schedule(ann: Client) -> None:
 
 
 def test_run_now_is_a_separate_job(ann: Client) -> None:
-    """Fault 96: the schedule is left alone."""
+    """F96: the schedule is left alone."""
     schedule = make(next_run_at=NOW + dt.timedelta(hours=1))
     before = row(schedule)
     response = ann.post(f"{LIST}{schedule.pk}/run/")
