@@ -1068,7 +1068,7 @@ CREATE OR REPLACE FUNCTION pgjobs_run_now(
   p_id bigint, p_scheduled_for timestamptz, p_key text, p_since timestamptz, p_kind text, p_payload jsonb, p_priority integer, p_max_attempts integer, p_timeout interval,
   p_queue text, p_meta jsonb
 ) RETURNS TABLE (id bigint, created boolean)
-LANGUAGE plpgsql SET search_path FROM CURRENT SET jit = off AS $$
+LANGUAGE plpgsql SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off AS $$
 #variable_conflict use_column
 DECLARE
   v_key text := CASE WHEN p_key IS NOT NULL THEN concat_ws(' ', 'pgjobs run', p_id, (extract(epoch FROM p_since) * 1000000)::bigint, p_key) END;
@@ -1079,7 +1079,8 @@ BEGIN
     p_kind, p_payload, NULL, p_priority, v_key, p_max_attempts, p_timeout, p_queue, 'keep', NULL, p_meta, NULL, p_id, p_scheduled_for) e;
   IF v_key IS NOT NULL AND v_job.created THEN
     -- No live job had the key. One that has ended is looked for only now: it can have ended since any earlier look.
-    SELECT min(j.id) INTO v_ended FROM pgjobs_job j
+    -- An aggregate that no index answers: min(id) would invite a walk over the primary key.
+    SELECT (array_agg(j.id))[1] INTO v_ended FROM pgjobs_job j
     WHERE j.kind = p_kind AND j.status IN ('done', 'failed', 'dead', 'cancelled') AND j.finished_at >= p_since AND j.dedupe_key = v_key;
     IF v_ended IS NOT NULL THEN
       DELETE FROM pgjobs_job j WHERE j.id = v_job.id;  -- nobody has seen it
