@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import datetime as dt
 import os
 import random
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -21,7 +18,7 @@ from tests.process.conftest import Start
 from tests.rows import database_now
 from tests.ticking import MINUTE, SECOND, fresh, schedule
 from tests.waiting import wait_until
-from tests.worker_harness import BASE_DIR, Process, database_url
+from tests.worker_harness import Process
 
 FAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1")
 needs_faketime = pytest.mark.skipif(not FAKETIME.exists(), reason=f"{FAKETIME} is not there: apt-get install faketime")
@@ -223,47 +220,3 @@ def test_ticks_stay_on_time_during_a_pass_of_retention(run_jobs: Start) -> None:
             each_once(one, step, gaps=True)
     print(f"{rows} rows; {shown(late)}")
     assert late[min(len(late) * 99 // 100, len(late) - 1)] < 2
-
-
-# Where nothing is fired -------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize("command", [["check"], ["migrate", "--plan"], ["shell", "-c", ""]])
-def test_only_run_jobs_fires(command: list[str]) -> None:
-    """F104: no thread, and no statement about schedules, in any other command."""
-    one = schedule()
-    Schedule.objects.filter(pk=one.pk).update(next_run_at=database_now() - MINUTE)
-    code = (
-        "import atexit, runpy, sys, threading\n"
-        "from django.db.backends.utils import CursorWrapper\n"
-        "said, execute = [], CursorWrapper.execute\n"
-        "def spy(self, sql, params=None):\n"
-        "    said.append(str(sql))\n"
-        "    return execute(self, sql, params)\n"
-        "CursorWrapper.execute = spy\n"
-        "@atexit.register\n"
-        "def tell():\n"
-        "    print('threads', [t.name for t in threading.enumerate() if t.name.startswith('pgjobs')])\n"
-        "    print('statements', [s for s in said if 'pgjobs' in s])\n"
-        f"sys.argv = ['manage.py', *{command!r}]\n"
-        "with __import__('contextlib').suppress(SystemExit):\n"
-        "    runpy.run_path('manage.py', run_name='__main__')\n"
-    )
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("COV_", "PYTEST_"))}
-    environment |= {"DATABASE_URL": database_url(), "DJANGO_SETTINGS_MODULE": "tests.settings"}
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env=environment,
-        cwd=BASE_DIR,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert "threads []" in done.stdout
-    assert "statements []" in done.stdout
-    with contextlib.suppress(Schedule.DoesNotExist):
-        assert fresh(one.pk).last_tick_at is None
-    assert not Tick.objects.exists()
