@@ -183,3 +183,50 @@ def test_twenty_schedules_of_one_second(workers: Workers) -> None:
         f"lateness of {len(late)} ticks: median {late[len(late) // 2]:.3f} s, p99 {late[len(late) * 99 // 100]:.3f} s"
     )
     assert late[len(late) * 9 // 10] < 2
+
+
+@pytest.mark.parametrize("overlap", ["skip", "queue_one"])
+def test_a_handler_slower_than_its_schedule_never_runs_beside_itself(
+    workers: Workers, only_here: None, overlap: Any
+) -> None:
+    """F98: and what is left out is counted."""
+    lock, at_once = threading.Lock(), [0, 0]
+
+    @job(every=1, overlap=overlap)
+    def slow() -> None:
+        with lock:
+            at_once[0] += 1
+            at_once[1] = max(at_once)
+        threading.Event().wait(1.7)
+        with lock:
+            at_once[0] -= 1
+
+    listening(workers, THREADS=3)
+    one = wait_until(lambda: Schedule.objects.first())
+    wait_until(lambda: len(ticks(one)) >= 7)
+    outcomes = [outcome for _, outcome in ticks(one)]
+    assert at_once[1] == 1
+    assert outcomes.count("skipped") >= 2
+    wait_until(
+        lambda: Schedule.objects.get().skipped == Tick.objects.filter(outcome="skipped").count(),
+        "the counter",
+        seconds=3,
+    )
+    assert Job.objects.filter(status="done").count() >= 2
+
+
+def test_a_run_that_hangs_blocks_its_schedule_no_longer_than_its_time_limit(workers: Workers, only_here: None) -> None:
+    """F98"""
+    runs: list[int] = []
+
+    @job(every=1, overlap="skip", timeout=2, max_attempts=1)
+    def hanging(ctx: JobContext) -> None:
+        runs.append(ctx.id)
+        while True:
+            threading.Event().wait(0.05)
+
+    listening(workers, THREADS=2)
+    wait_until(lambda: len(runs) >= 2, seconds=15)
+    first, second = Job.objects.filter(pk__in=runs[:2]).order_by("id")
+    assert first.status == "dead"
+    assert 1.5 < (second.scheduled_for - first.scheduled_for).total_seconds() < 8
