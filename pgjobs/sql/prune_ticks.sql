@@ -3,7 +3,8 @@
 -- Index: pgjobs_tick_once, and the jobs' primary key.
 -- Returns how many.
 CREATE OR REPLACE FUNCTION pgjobs_prune_ticks(p_age interval, p_batch integer DEFAULT 1000) RETURNS integer
-LANGUAGE plpgsql SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+LANGUAGE plpgsql SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
+SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 DECLARE
   v_before timestamptz := clock_timestamp() - p_age;
   v_id bigint;

@@ -8,7 +8,7 @@ CREATE OR REPLACE FUNCTION pgjobs_tick(
   p_id bigint, p_revision bigint, p_next_run_at timestamptz, p_times timestamptz[], p_missed timestamptz, p_following timestamptz, p_note text,
   p_kind text, p_payload jsonb, p_priority integer, p_max_attempts integer, p_timeout interval, p_queue text, p_meta jsonb, p_once boolean DEFAULT false
 ) RETURNS TABLE (scheduled_for timestamptz, outcome text, job_id bigint)
-LANGUAGE plpgsql SET search_path FROM CURRENT SET jit = off AS $$
+LANGUAGE plpgsql SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off AS $$
 #variable_conflict use_column
 DECLARE
   v_now timestamptz := clock_timestamp();

@@ -130,6 +130,7 @@ def test_what_cannot_work_is_told(given: Any, message: str) -> None:
         ({"LEASE": 1}, "HEARTBEAT (5 s) has to be at most a third of LEASE (1 s)"),
         ({"WATCHDOG": 15}, "WATCHDOG (15 s) has to be shorter than LEASE (15 s)"),
         ({"WATCHDOG": 4}, "WATCHDOG (4 s) has to be longer than HEARTBEAT (5 s)"),
+        ({"TICK_RETENTION": 86_400}, "TICK_RETENTION (86400 s) has to be at least two days"),  # F86
     ],
 )
 def test_contradictions_are_told(given: Any, message: str) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from django.core.management import CommandError, call_command
 
 from pgjobs import job
 from pgjobs.api.registry import registry
@@ -144,3 +145,9 @@ def test_a_fingerprint_is_of_what_is_declared() -> None:
     one = sync.fingerprint(declared(every=60))
     assert one == sync.fingerprint(declared(every=60))
     assert len({one, sync.fingerprint(declared(every=61)), sync.fingerprint(declared(every=60, overlap="skip"))}) == 3
+
+
+def test_run_jobs_does_not_start_with_one_that_cannot_be_read() -> None:
+    job(kind="broken", cron="61 * * * *")(digest)
+    with pytest.raises(CommandError, match=r"Schedule 'broken': @job on .*minute '61'"):
+        call_command("run_jobs")
