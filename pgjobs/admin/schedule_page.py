@@ -132,8 +132,6 @@ def _notes(schedule: Schedule, now: dt.datetime) -> list[str]:
         said.append(
             _("No handler here is called “%(kind)s”: other code has to run its jobs.") % {"kind": schedule.kind}
         )
-    if schedule.payload_from:
-        said.append(_("The payload of each tick is made by %(function)s.") % {"function": schedule.payload_from})
     due = schedule.next_run_at
     if schedule.enabled and schedule.retired_at is None and due is not None:
         late = now - overview.utc(due)

@@ -244,7 +244,9 @@ class ScheduleAdmin(ScheduleBase):
         return _("code") if schedule.source == "code" else _("admin")
 
     @admin.display(description=gettext_lazy("payload"))
-    def shown_payload(self, schedule: Schedule) -> SafeString:
+    def shown_payload(self, schedule: Schedule) -> SafeString | str:
+        if schedule.payload_from:
+            return _("made for each tick by %(function)s") % {"function": visible(schedule.payload_from)}
         handler = registry.find(schedule.kind)
         masker = Masker([schedule.payload], handler.sensitive if handler else ())
         return format_html('<pre class="pgj-json">{}</pre>', masker.document(schedule.payload))

@@ -407,6 +407,11 @@ def test_payloads_are_for_who_may_see_them(staff: Callable[..., Client]) -> None
     assert "hunter22" in text(staff("view_schedule", "change_schedule").get(page(schedule)))  # who edits it sees it
 
 
+def test_a_payload_that_code_makes_is_named(ann: Client) -> None:
+    schedule = make(source="code", payload={}, payload_from="shop.jobs.last_week")
+    assert "made for each tick by shop.jobs.last_week" in text(ann.get(page(schedule)))
+
+
 def test_run_is_posted_and_not_forged(ann: Client) -> None:
     schedule = make()
     strict = Client(enforce_csrf_checks=True)
