@@ -209,7 +209,7 @@ class Worker:
                     (None, 0) if problem else (store.server(connection), store.pending_estimate(connection))
                 )
                 if not problem and self.options.suspects is not True:  # a process for those alone fires nothing
-                    self._ticker.start(connection, drain=self.options.drain)
+                    self._ticker.start(connection, drain=self.options.drain, watch=self._loop.watch)
                 self._trouble.over()
                 break
             except Exception as e:  # noqa: BLE001

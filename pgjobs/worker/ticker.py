@@ -60,12 +60,17 @@ class Ticker:
         self._lock = threading.Lock()
         self._started = False
         self._ended = False
-        self._firing = Firing(settings, Payloads(self._loop.wake), self._enqueued, lambda: self._ended)
+        self._firing = Firing(settings, Payloads(self._loop.wake), self._enqueued, self._stopping)
+        self._watch: Callable[[], None] = lambda: None
 
-    def start(self, connection: BaseDatabaseWrapper, *, drain: bool) -> None:
+    def start(self, connection: BaseDatabaseWrapper, *, drain: bool, watch: Callable[[], None]) -> None:
         """Bring the schedules of the code up to date, on the caller's connection; then fire what is due, from now on, or
-        just once (``drain``). A thread and a connection of its own come with the first schedule."""
+        just once (``drain``; ``watch`` is called meanwhile, as the watchdog of the caller's thread wants it).
+
+        A thread and a connection of its own come with the first schedule.
+        """
         if drain:
+            self._watch = watch
             deadline = time.monotonic() + DRAIN_PATIENCE
             while self.step(connection) == STUCK_PAUSE and time.monotonic() < deadline:
                 time.sleep(STUCK_PAUSE)
@@ -114,6 +119,10 @@ class Ticker:
             if not self._listening():
                 polls.append(self._settings.POLL_INTERVAL)
         return max(0.0, min(polls))
+
+    def _stopping(self) -> bool:
+        self._watch()
+        return self._ended
 
     def _turn(self, connection: BaseDatabaseWrapper) -> float:
         pause = self.step(connection)

@@ -230,3 +230,18 @@ def test_a_run_that_hangs_blocks_its_schedule_no_longer_than_its_time_limit(work
     first, second = Job.objects.filter(pk__in=runs[:2]).order_by("id")
     assert first.status == "dead"
     assert 1.5 < (second.scheduled_for - first.scheduled_for).total_seconds() < 8
+
+
+def test_ticks_go_on_after_every_backend_was_terminated(workers: Workers) -> None:
+    """F40: and what was missed meanwhile is one tick."""
+    one = schedule(every=SECOND)
+    listening(workers)
+    wait_until(lambda: len(ticks(one)) >= 2)
+    sql(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE starts_with(application_name, 'pgjobs ')"
+        " AND datname = current_database()"
+    )
+    count, began = len(ticks(one)), database_now()
+    wait_until(lambda: len(ticks(one)) >= count + 3)
+    assert database_now() - began < 8 * SECOND
+    assert len({time for time, _ in ticks(one)}) == len(ticks(one)) == len(Job.objects.filter(schedule_id=one.pk))
