@@ -19,7 +19,7 @@ problems += [f"surplus: {name}" for name in sorted(packed - tracked)]
 problems += [
     f"none of its kind: pgjobs/{kind}" for kind in ("py.typed", ".sql") if not any(n.endswith(kind) for n in packed)
 ]
-if sorted(need.split(">")[0] for need in needs) != ["django", "psycopg"]:
+if sorted(need.split(">")[0] for need in needs) != ["cronsim", "django", "psycopg"]:
     problems.append(f"run-time needs: {needs}")
 if problems:
     sys.exit("\n".join(problems))

@@ -11,6 +11,7 @@ from django.db import connections
 
 from . import conf
 from .api.registry import registry
+from .schedules import sync
 
 TAG = "pgjobs"
 
@@ -18,7 +19,7 @@ TAG = "pgjobs"
 @register(TAG)
 def check_settings(**_: Any) -> list[CheckMessage]:
     """pgjobs.E001 for each problem of ``PGJOBS``; pgjobs.E002/E003 for the database that it names; pgjobs.E004 for each
-    handler whose queue it does not have."""
+    handler whose queue it does not have; pgjobs.E005 for each schedule that cannot be read."""
     settings, problems = conf.read(getattr(django_settings, "PGJOBS", {}), os.environ)
     found: list[CheckMessage] = [Error(f"PGJOBS: {problem}", id="pgjobs.E001") for problem in problems]
     if problems:
@@ -32,6 +33,10 @@ def check_settings(**_: Any) -> list[CheckMessage]:
         vendor = connections[settings.DATABASE].vendor
         hint = "pgjobs needs PostgreSQL 15 or newer: FOR UPDATE SKIP LOCKED, LISTEN/NOTIFY, partial indexes."
         found.append(Error(f"PGJOBS['DATABASE'] ({settings.DATABASE!r}) is {vendor}.", hint=hint, id="pgjobs.E003"))
+    found += [
+        Error(f"Schedule {name!r}: {problem}", hint="It would never fire.", id="pgjobs.E005")
+        for name, problem in sync.problems()
+    ]
     if (queues := settings.QUEUES) is None:
         return found
     for handler in registry.handlers():

@@ -70,8 +70,14 @@ class Settings:
     """Whether enqueueing wakes workers by NOTIFY; off, a job is picked up by the next poll."""
     RETENTION: Mapping[str, dt.timedelta | None] = field(default_factory=lambda: _retention({}))
     """How long a finished job is kept, by status; None: for ever; 0: not at all."""
+    TICK_RETENTION: float = field(default=7 * 86_400.0, metadata=_duration())
+    """How long a tick of a schedule is kept; longer while its job is. At least two days."""
+    PROJECT: str = ""
+    """Whose schedules the code declares, when several projects share one queue: each retires only its own."""
     QUEUES: tuple[str, ...] | None = None
     """The queues that exist; enqueueing into another is an error. None: any."""
+    TRIGGER_SECRET: str | None = field(default=None, repr=False)
+    """The bearer secret of ``pgjobs.urls``, 16 to 255 visible ASCII characters. None: every call there is refused."""
 
     @property
     def watchdog(self) -> float:
@@ -79,8 +85,9 @@ class Settings:
         return 0.8 * self.LEASE if self.WATCHDOG is None else self.WATCHDOG
 
     def effective(self) -> dict[str, object]:
-        """Every setting by name, for printing."""
-        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        """Every setting by name, for printing; a secret only as whether there is one."""
+        values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        return values | {"TRIGGER_SECRET": None if self.TRIGGER_SECRET is None else "(set)"}
 
 
 FIELDS = {f.name: f for f in dataclasses.fields(Settings)}
@@ -107,7 +114,9 @@ def read(given: object, environ: Mapping[str, str]) -> tuple[Settings, list[str]
             problems.append(f"{name!r} is not a setting" + (f"; did you mean {close[0]!r}?" if close else "."))
         else:
             values[name] = value
-    values |= {name: _from_environment(environ[key]) for name in FIELDS if (key := f"PGJOBS_{name}") in environ}
+    for name in FIELDS:
+        if (text := environ.get(f"PGJOBS_{name}")) is not None:
+            values[name] = text if name == "TRIGGER_SECRET" else _from_environment(text)
     clean: dict[str, Any] = {}
     for name, value in values.items():
         try:
@@ -131,6 +140,8 @@ def contradictions(s: Settings) -> list[str]:
             f"WATCHDOG ({s.watchdog:g} s) has to be shorter than LEASE ({s.LEASE:g} s): "
             "a frozen process must be gone before its jobs run elsewhere."
         )
+    if s.TICK_RETENTION < 2 * 86_400:
+        found.append(f"TICK_RETENTION ({s.TICK_RETENTION:g} s) has to be at least two days (172800 s).")
     if s.watchdog <= s.HEARTBEAT:
         found.append(f"WATCHDOG ({s.watchdog:g} s) has to be longer than HEARTBEAT ({s.HEARTBEAT:g} s).")
     return found
@@ -154,7 +165,7 @@ def _convert(f: dataclasses.Field[Any], value: object) -> object:
             raise ValueError(f"has to be True or False, not {value!r}")
         return value
     if f.type == "str":
-        if not isinstance(value, str) or not value:
+        if not isinstance(value, str) or not (value or f.default == ""):
             raise ValueError(f"has to be a text, not {value!r}")
         return value
     if isinstance(value, bool) or not isinstance(value, int) or value < (0 if f.name == "PREFETCH_MS" else 1):
@@ -216,7 +227,24 @@ def _queues(value: object) -> tuple[str, ...] | None:
     return tuple(value)
 
 
-CONVERTERS: dict[str, Callable[[object], object]] = {"BACKOFF": _backoff, "RETENTION": _retention, "QUEUES": _queues}
+def _secret(value: object) -> str | None:
+    """Never quoted in a message. Short ones can be guessed; others do not survive a header."""
+    if value is None:
+        return None
+    if not isinstance(value, str) or not 16 <= len(value) <= 255 or not all("!" <= c <= "~" for c in value):
+        raise ValueError(
+            "has to be a text of 16 to 255 visible ASCII characters without spaces, such as "
+            "`python -c 'import secrets; print(secrets.token_urlsafe(32))'` prints, or None"
+        )
+    return value
+
+
+CONVERTERS: dict[str, Callable[[object], object]] = {
+    "BACKOFF": _backoff,
+    "RETENTION": _retention,
+    "QUEUES": _queues,
+    "TRIGGER_SECRET": _secret,
+}
 
 
 def _forget(*, setting: str, **_: object) -> None:

@@ -1,4 +1,4 @@
-"""Finished jobs are removed when they are old enough, in small slices: ``PGJOBS["RETENTION"]``."""
+"""What is old enough is removed in small slices: ended jobs (``PGJOBS["RETENTION"]``), ticks (``TICK_RETENTION``)."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ SLICE = 1000
 
 
 def prune_slice(connection: Connection, settings: Settings) -> bool:
-    """Remove one slice of each status; whether there is more to remove now."""
+    """Remove one slice of each status, and of ticks; whether there is more to remove now."""
     ages = {status: age for status, age in settings.RETENTION.items() if age is not None}
-    return any(count >= SLICE for count in store.prune_old(connection, ages, batch=SLICE).values())
+    more = any(count >= SLICE for count in store.prune_old(connection, ages, batch=SLICE).values())
+    return store.prune_ticks(connection, settings.TICK_RETENTION, batch=SLICE) >= SLICE or more

@@ -57,6 +57,13 @@ class Server:
         self.stop()
         self.start()
 
+    def configure(self, settings: str) -> None:
+        """Add lines to postgresql.conf, and restart: also for what is read at the start only."""
+        self.stop()
+        with open(self._cluster.data / "postgresql.conf", "a") as file:
+            file.write(f"\n{settings}\n")
+        self.start()
+
     @property
     def running(self) -> bool:
         return self._cluster.pid_file() is not None

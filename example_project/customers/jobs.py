@@ -1,9 +1,14 @@
 """Background work for customers: the CRM, the daily digest, the weekly report.
 
+Two of them recur: the digest every morning, the report every Monday. Their schedules stand beside the handlers, appear in
+the admin when a worker starts, and can be paused there.
+
 Every handler here may run twice for the same job, and each says in its docstring why that does no harm.
 """
 
 from __future__ import annotations
+
+import datetime as dt
 
 from django.conf import settings
 from django.core.mail import EmailMessage
@@ -51,6 +56,30 @@ def sync_later(customer: Customer) -> None:
     that run may have read the old row, so one more follows it. With "keep" the CRM would never hear of that change.
     """
     sync_customer.using(dedupe_key=f"customer-{customer.pk}", on_conflict="rerun").enqueue(customer_id=customer.pk)
+
+
+def digest_later(day: dt.date) -> Digest:
+    """Enqueue the digest of a day; call it in a transaction. While one of that day is under way, nothing is started."""
+    digest, _ = Digest.objects.get_or_create(day=day)
+    send_daily_digests.using(dedupe_key=f"digest-{day}").enqueue(digest_id=digest.pk)
+    return digest
+
+
+@job(
+    queue="mail",
+    atomic=True,
+    cron="0 7 * * *",
+    timezone=settings.TIME_ZONE,
+    schedule_name="daily digest",
+    max_lateness=dt.timedelta(hours=12),  # nobody wants this morning's mail at night
+)
+def start_daily_digest(ctx: JobContext) -> str:
+    """Start the digest of the day that was due, which is not today's if this runs after midnight.
+
+    Idempotent: the day is the key of the digest's row and of its job.
+    """
+    day = timezone.localdate(ctx.scheduled_for or timezone.now())
+    return str(digest_later(day))
 
 
 @job(queue="mail", atomic=True)
@@ -106,7 +135,13 @@ def send_digest_mail(mail_id: int) -> str:
     return "sent"
 
 
-@job(max_attempts=3)
+@job(
+    max_attempts=3,
+    cron="0 6 * * mon",
+    timezone=settings.TIME_ZONE,
+    schedule_name="weekly report",
+    schedule_payload=reports.week_before,  # called for each tick, in a worker
+)
 def write_weekly_report(week: str) -> dict[str, int]:
     """Count an ISO week ("2026-W49"), keep the figures as a row and as a file for the accountants' spreadsheet.
 

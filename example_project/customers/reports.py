@@ -23,6 +23,11 @@ def this_week() -> str:
     return f"{timezone.localdate():%G-W%V}"
 
 
+def week_before(scheduled_for: dt.datetime) -> dict[str, str]:
+    """The payload of a scheduled report: the ISO week that ended before its nominal time, however late it runs."""
+    return {"week": f"{timezone.localdate(scheduled_for) - dt.timedelta(days=7):%G-W%V}"}
+
+
 def bounds(week: str) -> tuple[dt.datetime, dt.datetime]:
     """The first moment of an ISO week, and that of the next, in the shop's time zone. Raises ValueError."""
     if not (match := re.fullmatch(r"(\d{4})-W(\d{2})", week)):

@@ -14,7 +14,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_POST
 
 from example_project.customers.forms import CustomerForm, DigestForm, ReportForm
-from example_project.customers.jobs import send_daily_digests, sync_later, write_weekly_report
+from example_project.customers.jobs import digest_later, sync_later, write_weekly_report
 from example_project.customers.models import Customer, Digest, WeeklyReport
 from example_project.customers.reports import this_week
 
@@ -58,8 +58,7 @@ def send_digest(request: HttpRequest) -> HttpResponse:
     form = DigestForm(request.POST)
     if form.is_valid():
         with transaction.atomic():
-            digest, _ = Digest.objects.get_or_create(day=form.cleaned_data["day"])
-            send_daily_digests.using(dedupe_key=f"digest-{digest.day}").enqueue(digest_id=digest.pk)
+            digest = digest_later(form.cleaned_data["day"])
         messages.success(request, f"The {digest} is on its way.")
     else:
         messages.error(request, f"No digest: {form.errors.as_text()}")

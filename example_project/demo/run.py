@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import io
 import socket
 import time
 from collections.abc import Iterator
@@ -36,7 +37,9 @@ def exit_when_done() -> int:
         if stop.signal:
             say(out, "Interrupted.")
             return 128 + stop.signal
-        return 0 if judge(out, steps, child) else 1
+        well = judge(out, steps, child)
+        tell_schedules(out)
+        return 0 if well else 1
 
 
 def until_stopped() -> int:
@@ -52,6 +55,7 @@ def until_stopped() -> int:
         steps = watch(flows.start(browser), taken, [child, working], stop, out)
         if not stop.signal:
             judge(out, steps, working)
+            tell_schedules(out)
             invite(out, address, steps)
         while not stop.wait(0.5):
             child.check()
@@ -159,6 +163,13 @@ def introduce(out: Console, child: Child) -> None:
     )
 
 
+def tell_schedules(out: Console) -> None:
+    """What comes by itself: the worker has read the code's schedules when it started."""
+    listed = io.StringIO()
+    call_command("schedules", stdout=listed)
+    say(out, f"\nWhat comes by itself while a worker runs (manage.py schedules):\n{listed.getvalue().rstrip()}")
+
+
 def invite(out: Console, address: str, steps: list[Seen]) -> None:
     """Where to look now."""
     dead = next((seen.step.job_id for seen in steps if seen.status == "dead"), None)
@@ -166,6 +177,7 @@ def invite(out: Console, address: str, steps: list[Seen]) -> None:
     say(out, f"The admin:       {address}{reverse('admin:pgjobs_job_changelist')}")
     if dead:
         say(out, f"The dead letter: {address}{reverse('admin:pgjobs_job_change', args=[dead])}")
+    say(out, f"The schedules:   {address}{reverse('admin:pgjobs_schedule_changelist')}")
     say(out, f"The mails:       {shown(settings.VAR_DIR / 'mail')}")
     say(out, "\nIt all stays until Ctrl-C.")
 

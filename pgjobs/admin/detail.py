@@ -10,12 +10,14 @@ from typing import Any
 from django.conf import settings as django_settings
 from django.db.models import Q, QuerySet, TextField
 from django.db.models.functions import Cast, Now
+from django.urls import reverse
 from django.utils import timezone
+from django.utils.html import format_html
 from django.utils.translation import gettext as _
 
 from ..api.registry import registry
 from ..conf import Settings, get_settings
-from ..models import Attempt, Job, Pause, Rerun, Worker
+from ..models import Attempt, Job, Pause, Rerun, Schedule, Worker
 from ..states import LIVE, AttemptOutcome
 from .facts import Facts, paused
 from .masking import UNREADABLE, Masker, parse
@@ -226,4 +228,14 @@ def _facts(job: Job, masker: Masker) -> Iterator[tuple[str, str]]:
         if n:
             yield name, str(n)
     if job.schedule_id is not None:
-        yield _("Schedule"), f"#{job.schedule_id}"
+        yield _("Schedule"), _schedule(job.schedule_id)
+
+
+def _schedule(id_: int) -> str:
+    """Its name, which leads to its page; the number of one that was deleted."""
+    name = (
+        Schedule._default_manager.using(get_settings().DATABASE).filter(pk=id_).values_list("name", flat=True).first()
+    )
+    if name is None:
+        return f"#{id_}"
+    return format_html('<a href="{}">{}</a>', reverse("admin:pgjobs_schedule_change", args=(id_,)), visible(name))

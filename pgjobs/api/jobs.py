@@ -10,10 +10,11 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypedDict, TypeVar, Unp
 from asgiref.sync import sync_to_async
 
 from ..backoff import Backoff
-from ..exceptions import Delay
+from ..exceptions import ConfigurationError, Delay
 from . import enqueueing
 from .context import JobContext
 from .enqueueing import Enqueued, Prepared
+from .recurring import MakePayload, Misfire, Overlap, Schedule
 from .registry import UNSET, Handler, make_handler, registry
 
 P = ParamSpec("P")
@@ -120,6 +121,15 @@ def job(
     atomic: bool = ...,
     upgrade: Callable[[dict[str, Any]], Mapping[str, Any]] | None = ...,
     sensitive: Iterable[str] = ...,
+    cron: str | None = ...,
+    every: Delay | None = ...,
+    timezone: str | None = ...,
+    misfire: Misfire = ...,
+    overlap: Overlap = ...,
+    max_lateness: Delay | None = ...,
+    schedule_payload: Mapping[str, Any] | MakePayload | None = ...,
+    schedule_name: str | None = ...,
+    schedules: Iterable[Schedule] = ...,
 ) -> Decorator: ...
 def job(
     function: Callable[..., Any] | None = None,
@@ -137,6 +147,15 @@ def job(
     atomic: bool = False,
     upgrade: Callable[[dict[str, Any]], Mapping[str, Any]] | None = None,
     sensitive: Iterable[str] = (),
+    cron: str | None = None,
+    every: Delay | None = None,
+    timezone: str | None = None,
+    misfire: Misfire = "once",
+    overlap: Overlap = "allow",
+    max_lateness: Delay | None = None,
+    schedule_payload: Mapping[str, Any] | MakePayload | None = None,
+    schedule_name: str | None = None,
+    schedules: Iterable[Schedule] = (),
 ) -> Any:
     """Register a function as the handler of a kind of job; with or without options.
 
@@ -150,6 +169,10 @@ def job(
     ``atomic=True`` runs the handler and records its success in one transaction on ``PGJOBS["DATABASE"]``: its effects there
     happen exactly once. ``upgrade`` may turn an old payload into one that fits. ``sensitive`` names payload keys that the
     admin masks.
+
+    ``cron`` (with ``timezone``) or ``every`` make it recur; ``misfire``, ``overlap``, ``max_lateness``, ``schedule_payload``
+    and ``schedule_name`` are the schedule's other options, explained at :class:`pgjobs.schedules.Schedule`. ``schedules``
+    takes more of them.
 
     Raises ConfigurationError for options that cannot work, and when two handlers share a kind.
     """
@@ -166,6 +189,27 @@ def job(
         "atomic": atomic,
         "upgrade": upgrade,
         "sensitive": (sensitive,) if isinstance(sensitive, str) else tuple(sensitive),
+        "schedules": _schedules(
+            schedules,
+            cron=cron,
+            every=every,
+            timezone=timezone,
+            misfire=misfire,
+            overlap=overlap,
+            max_lateness=max_lateness,
+            payload=schedule_payload,
+            name=schedule_name,
+        ),
     }
     decorator = Decorator(options)
     return decorator if function is None else decorator(function)
+
+
+def _schedules(more: Iterable[Schedule], **direct: Any) -> tuple[Schedule, ...]:
+    """The schedule that the direct options say, and those that were given as such."""
+    if direct["cron"] is not None or direct["every"] is not None:
+        return Schedule(**direct), *more
+    if given := [name for name, value in direct.items() if value not in (None, "once", "allow")]:
+        names = ", ".join({"payload": "schedule_payload", "name": "schedule_name"}.get(name, name) for name in given)
+        raise ConfigurationError(f"@job: {names} without cron or every says nothing. Give one of the two.")
+    return (more,) if isinstance(more, Schedule) else tuple(more)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import difflib
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..backoff import Backoff
 from ..exceptions import ConfigurationError, PayloadTypeError, seconds
 from ..payload import check_text
+from .recurring import Schedule, check_schedules
 
 UNSET: Any = type("Unset", (), {"__repr__": lambda self: "UNSET", "__bool__": lambda self: False})()
 """An option that was not given."""
@@ -38,6 +39,7 @@ class Handler:
     parameters: tuple[str, ...]
     required: frozenset[str]
     takes_any: bool
+    schedules: tuple[Schedule, ...] = ()
 
     @property
     def where(self) -> str:
@@ -105,7 +107,7 @@ def make_handler(function: Callable[..., Any], options: Mapping[str, Any]) -> Ha
             f"@job on {where}: atomic=True needs a plain function; Django has no async transactions."
         )
     try:
-        return Handler(
+        handler = Handler(
             kind=check_text(function.__name__ if options["kind"] is None else options["kind"], "kind", 255),
             function=function,
             aliases=tuple(check_text(a, "aliases", 255) for a in options["aliases"]),
@@ -125,6 +127,8 @@ def make_handler(function: Callable[..., Any], options: Mapping[str, Any]) -> Ha
             required=frozenset(p.name for p in names if p.default is p.empty and not takes_any),
             takes_any=takes_any,
         )
+        schedules = check_schedules(handler.kind, options.get("schedules", ()), handler.check)
+        return replace(handler, schedules=schedules)
     except ValueError as e:
         raise ConfigurationError(f"@job on {where}: {e}") from None
 
@@ -181,6 +185,13 @@ class Registry:
                     f"two handlers are called {name!r}: {other.where} and {handler.where}. "
                     "Give one another name with @job(kind=…)."
                 )
+        for schedule in handler.schedules:
+            for other in self.handlers():
+                if other.where != handler.where and any(schedule.name == one.name for one in other.schedules):
+                    raise ConfigurationError(
+                        f"two schedules are called {schedule.name!r}, of {other.where} and of {handler.where}. "
+                        "Give one another name with schedule_name=… or Schedule(name=…)."
+                    )
         for name in (handler.kind, *handler.aliases):
             self._handlers[name] = handler
 
@@ -199,6 +210,10 @@ class Registry:
     def handlers(self) -> list[Handler]:
         """Every handler once, by kind."""
         return sorted(set(self._handlers.values()), key=lambda h: h.kind)
+
+    def schedules(self) -> dict[str, tuple[Handler, Schedule]]:
+        """Every declared schedule by name, with its handler."""
+        return {str(one.name): (handler, one) for handler in self.handlers() for one in handler.schedules}
 
 
 registry = Registry()

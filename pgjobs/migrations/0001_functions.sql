@@ -44,7 +44,8 @@ LANGUAGE sql VOLATILE SET search_path FROM CURRENT AS $$
 $$;
 
 -- enqueue: → pending; or, when a live job of the kind holds the dedupe key: keep it, replace it, or wish for a rerun.
--- NULL means the default of the table, but for p_timeout: NULL is no limit. p_on_conflict: keep, replace or rerun.
+-- NULL means the default of the table, but for p_timeout: NULL is no limit. p_on_conflict: keep, replace or rerun. p_schedule_id,
+-- p_scheduled_for: of a tick.
 -- Index: pgjobs_dedupe, when there is a key.
 -- Returns the job (or the holder), whether it was created, and created, kept, replaced or rerun. Never nothing, and never
 -- an error for a duplicate: when the holder ends in between, the insert is tried again.
@@ -52,7 +53,7 @@ CREATE OR REPLACE FUNCTION pgjobs_enqueue(
   p_kind text, p_payload jsonb DEFAULT '{}', p_run_after timestamptz DEFAULT NULL, p_priority integer DEFAULT NULL,
   p_dedupe_key text DEFAULT NULL, p_max_attempts integer DEFAULT NULL, p_timeout interval DEFAULT interval '5 minutes',
   p_queue text DEFAULT NULL, p_on_conflict text DEFAULT NULL, p_expires_at timestamptz DEFAULT NULL, p_meta jsonb DEFAULT NULL,
-  p_parent_id bigint DEFAULT NULL
+  p_parent_id bigint DEFAULT NULL, p_schedule_id bigint DEFAULT NULL, p_scheduled_for timestamptz DEFAULT NULL
 ) RETURNS TABLE (id bigint, created boolean, action text)
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 #variable_conflict use_column
@@ -70,8 +71,10 @@ BEGIN
   p_queue := coalesce(p_queue, 'default');
   FOR v_try IN 1..100 LOOP
     v_now := clock_timestamp();
-    INSERT INTO pgjobs_job AS j (kind, payload, run_after, priority, dedupe_key, max_attempts, timeout, queue, expires_at, meta, parent_id)
-    VALUES (p_kind, p_payload, coalesce(p_run_after, v_now), p_priority, p_dedupe_key, p_max_attempts, p_timeout, p_queue, p_expires_at, p_meta, p_parent_id)
+    INSERT INTO pgjobs_job AS j (kind, payload, run_after, priority, dedupe_key, max_attempts, timeout, queue, expires_at, meta, parent_id,
+                                 schedule_id, scheduled_for)
+    VALUES (p_kind, p_payload, coalesce(p_run_after, v_now), p_priority, p_dedupe_key, p_max_attempts, p_timeout, p_queue, p_expires_at, p_meta, p_parent_id,
+            p_schedule_id, p_scheduled_for)
     ON CONFLICT (kind, dedupe_key) WHERE dedupe_key IS NOT NULL AND status IN ('pending', 'reserved') DO NOTHING
     RETURNING j.id, true, 'created' INTO id, created, action;
     IF FOUND THEN RETURN NEXT; RETURN; END IF;
@@ -101,11 +104,14 @@ BEGIN
     ELSE
       -- The running row is not touched: whatever ends it finds the wish (triggers.sql); should it end before this
       -- transaction commits, the wish's own trigger, at commit, does the same.
-      INSERT INTO pgjobs_rerun AS r (kind, dedupe_key, queue, payload, priority, run_after, max_attempts, timeout, expires_at, meta, parent_id)
-      VALUES (p_kind, p_dedupe_key, p_queue, p_payload, p_priority, coalesce(p_run_after, v_now), p_max_attempts, p_timeout, p_expires_at, p_meta, p_parent_id)
+      INSERT INTO pgjobs_rerun AS r (kind, dedupe_key, queue, payload, priority, run_after, max_attempts, timeout, expires_at, meta, parent_id,
+                                   schedule_id, scheduled_for)
+      VALUES (p_kind, p_dedupe_key, p_queue, p_payload, p_priority, coalesce(p_run_after, v_now), p_max_attempts, p_timeout, p_expires_at, p_meta, p_parent_id,
+              p_schedule_id, p_scheduled_for)
       ON CONFLICT (kind, dedupe_key) DO UPDATE SET
         queue = excluded.queue, payload = excluded.payload, priority = excluded.priority, run_after = excluded.run_after, max_attempts = excluded.max_attempts,
-        timeout = excluded.timeout, expires_at = excluded.expires_at, meta = excluded.meta, parent_id = excluded.parent_id, created_at = v_now;
+        timeout = excluded.timeout, expires_at = excluded.expires_at, meta = excluded.meta, parent_id = excluded.parent_id,
+        schedule_id = excluded.schedule_id, scheduled_for = excluded.scheduled_for, created_at = v_now;
       RETURN QUERY SELECT v_holder.id, false, 'rerun';
       RETURN;
     END IF;
@@ -170,12 +176,18 @@ BEGIN
   IF NOT FOUND THEN RETURN NULL; END IF;
   PERFORM 1 FROM pgjobs_job j WHERE j.kind = p_kind AND j.dedupe_key = p_dedupe_key AND j.status IN ('pending', 'reserved');
   IF FOUND THEN RETURN NULL; END IF;
-  INSERT INTO pgjobs_job AS j (kind, dedupe_key, queue, payload, priority, run_after, max_attempts, timeout, expires_at, meta, parent_id)
+  INSERT INTO pgjobs_job AS j (kind, dedupe_key, queue, payload, priority, run_after, max_attempts, timeout, expires_at, meta, parent_id,
+                               schedule_id, scheduled_for)
   VALUES (p_kind, p_dedupe_key, v_wish.queue, v_wish.payload, v_wish.priority, v_wish.run_after, v_wish.max_attempts, v_wish.timeout,
-          v_wish.expires_at, v_wish.meta, v_wish.parent_id)
+          v_wish.expires_at, v_wish.meta, v_wish.parent_id, v_wish.schedule_id, v_wish.scheduled_for)
   ON CONFLICT (kind, dedupe_key) WHERE dedupe_key IS NOT NULL AND status IN ('pending', 'reserved') DO NOTHING
   RETURNING j.id INTO v_id;
-  IF v_id IS NOT NULL THEN DELETE FROM pgjobs_rerun r WHERE r.id = v_wish.id; END IF;
+  IF v_id IS NOT NULL THEN
+    DELETE FROM pgjobs_rerun r WHERE r.id = v_wish.id;
+    IF v_wish.schedule_id IS NOT NULL THEN  -- the tick that waited behind a running job learns its own
+      UPDATE pgjobs_tick t SET job_id = v_id, outcome = 'enqueued' WHERE t.schedule_id = v_wish.schedule_id AND t.scheduled_for = v_wish.scheduled_for;
+    END IF;
+  END IF;
   RETURN v_id;
 END $$;
 
@@ -993,6 +1005,346 @@ BEGIN
   RETURN true;
 END $$;
 
+-- When a worker has to look at the schedules again.
+-- No parameters.
+-- Index: none; schedules are few.
+-- Returns seconds until the next tick, or until a schedule that met an error is tried again: 0 when one is due, or has no next time yet;
+-- NULL when no schedule is enabled.
+CREATE OR REPLACE FUNCTION pgjobs_next_tick() RETURNS double precision
+LANGUAGE plpgsql SET search_path FROM CURRENT SET jit = off AS $$
+DECLARE
+  v_now timestamptz := clock_timestamp();
+BEGIN
+  RETURN (SELECT extract(epoch FROM min(greatest(s.next_run_at, s.retry_at, v_now)) - v_now)  -- greatest() skips NULLs
+          FROM pgjobs_schedule s WHERE s.enabled AND s.retired_at IS NULL);
+END $$;
+
+-- The schedules that a worker has to look at now: a tick is due, or the next time is not known yet. It takes nothing: tick does.
+-- p_limit: how many at most, the longest waiting first.
+-- Index: none; schedules are few.
+-- Returns what the worker needs to decide, the times as microseconds since 1970 (no session's zone is in them), read_at: now.
+CREATE OR REPLACE FUNCTION pgjobs_due_ticks(p_limit integer DEFAULT 1000) RETURNS TABLE (
+  id bigint, name text, kind text, queue text, payload text, payload_from text, cron text, every bigint, timezone text, misfire text, overlap text,
+  max_lateness bigint, revision bigint, errors integer, next_run_at bigint, last_tick_at bigint, due_since bigint, read_at bigint)
+LANGUAGE plpgsql SET search_path FROM CURRENT SET jit = off AS $$
+#variable_conflict use_column
+DECLARE
+  v_now timestamptz := clock_timestamp();
+BEGIN
+  RETURN QUERY SELECT s.id, s.name, s.kind, s.queue, s.payload::text, s.payload_from, s.cron, (extract(epoch FROM s.every) * 1000000)::bigint, s.timezone,
+    s.misfire, s.overlap, (extract(epoch FROM s.max_lateness) * 1000000)::bigint, s.revision, s.errors,
+    (extract(epoch FROM s.next_run_at) * 1000000)::bigint, (extract(epoch FROM s.last_tick_at) * 1000000)::bigint,
+    (extract(epoch FROM coalesce(greatest(s.next_run_at, s.retry_at), s.updated_at)) * 1000000)::bigint, (extract(epoch FROM v_now) * 1000000)::bigint
+  FROM pgjobs_schedule s
+  WHERE s.enabled AND s.retired_at IS NULL AND (s.next_run_at IS NULL OR s.next_run_at <= v_now) AND (s.retry_at IS NULL OR s.retry_at <= v_now)
+  ORDER BY greatest(s.next_run_at, s.retry_at), s.id LIMIT p_limit;
+END $$;
+
+-- tick: fire what is due of one schedule. Its ticks, their jobs and the schedule's next time are one transaction: the caller's statement.
+-- p_id, p_revision, p_next_run_at: the schedule as the caller read it; any difference, and this call changes nothing. p_times: the nominal
+-- times to fire, ascending; p_missed: the last one that is left out, or NULL; p_following: the next time; p_note: what people should know.
+-- The rest: the job, as for enqueue; p_once: at most one of its jobs lives, whatever the overlap.
+-- Index: pgjobs_tick_once, pgjobs_dedupe, pgjobs_rerun_key.
+-- Returns a row for each tick; none when another worker was first, when the schedule was edited, or when nothing is due by the database's clock.
+CREATE OR REPLACE FUNCTION pgjobs_tick(
+  p_id bigint, p_revision bigint, p_next_run_at timestamptz, p_times timestamptz[], p_missed timestamptz, p_following timestamptz, p_note text,
+  p_kind text, p_payload jsonb, p_priority integer, p_max_attempts integer, p_timeout interval, p_queue text, p_meta jsonb, p_once boolean DEFAULT false
+) RETURNS TABLE (scheduled_for timestamptz, outcome text, job_id bigint)
+LANGUAGE plpgsql SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off AS $$
+#variable_conflict use_column
+DECLARE
+  v_now timestamptz := clock_timestamp();
+  v_schedule pgjobs_schedule;
+  v_overlap text;
+  v_key text;
+  v_time timestamptz;
+  v_outcome text;
+  v_job record;
+  v_skipped integer := 0;
+  v_last timestamptz;
+BEGIN
+  SELECT * INTO v_schedule FROM pgjobs_schedule s
+  WHERE s.id = p_id AND s.revision = p_revision AND s.next_run_at = p_next_run_at AND s.next_run_at <= v_now AND s.enabled AND s.retired_at IS NULL
+  FOR NO KEY UPDATE SKIP LOCKED;
+  IF NOT FOUND THEN RETURN; END IF;
+  v_last := v_schedule.last_tick_at;
+  v_overlap := CASE WHEN p_once THEN 'skip' ELSE v_schedule.overlap END;
+  -- One live job of a schedule is what one live job of a key is, and a wish for a rerun is the one that waits behind it.
+  v_key := CASE WHEN v_overlap <> 'allow' THEN 'pgjobs schedule ' || p_id END;
+  IF p_missed > v_last OR (p_missed IS NOT NULL AND v_last IS NULL) THEN
+    INSERT INTO pgjobs_tick (schedule_id, scheduled_for, outcome) VALUES (p_id, p_missed, 'missed') ON CONFLICT DO NOTHING;
+    v_last := p_missed;
+    RETURN QUERY SELECT p_missed, 'missed', NULL::bigint;
+  END IF;
+  FOREACH v_time IN ARRAY p_times LOOP
+    IF v_time > v_now THEN
+      RAISE EXCEPTION 'tick: % is in the future by the database''s clock', v_time USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    CONTINUE WHEN v_time <= v_last  -- the clock went back: it was fired
+      OR EXISTS (SELECT FROM pgjobs_tick t WHERE t.schedule_id = p_id AND t.scheduled_for = v_time);
+    v_last := v_time;
+    v_outcome := 'skipped';
+    SELECT NULL::bigint AS id INTO v_job;
+    IF v_overlap <> 'queue_one' OR NOT EXISTS (SELECT FROM pgjobs_rerun r WHERE r.kind = p_kind AND r.dedupe_key = v_key) THEN
+      SELECT e.id, e.created, e.action INTO v_job FROM pgjobs_enqueue(
+        p_kind, p_payload, NULL, p_priority, v_key, p_max_attempts, p_timeout, p_queue, CASE v_overlap WHEN 'queue_one' THEN 'rerun' ELSE 'keep' END,
+        NULL, p_meta, NULL, p_id, v_time) e;
+      v_outcome := CASE v_job.action WHEN 'created' THEN 'enqueued' WHEN 'rerun' THEN 'queued' ELSE 'skipped' END;
+    END IF;
+    v_skipped := v_skipped + (v_outcome = 'skipped')::integer;
+    INSERT INTO pgjobs_tick AS t (schedule_id, scheduled_for, outcome, job_id)
+    VALUES (p_id, v_time, v_outcome, CASE v_outcome WHEN 'enqueued' THEN v_job.id END);
+    RETURN QUERY SELECT v_time, v_outcome, CASE v_outcome WHEN 'enqueued' THEN v_job.id END;
+  END LOOP;
+  IF p_following <= greatest(v_last, p_next_run_at) THEN
+    RAISE EXCEPTION 'tick: the next time, %, does not come after %', p_following, greatest(v_last, p_next_run_at) USING ERRCODE = 'invalid_parameter_value';
+  END IF;
+  UPDATE pgjobs_schedule s SET next_run_at = p_following, last_tick_at = v_last, skipped = s.skipped + v_skipped, errors = 0, last_error = p_note,
+    retry_at = NULL, updated_at = v_now
+  WHERE s.id = p_id;
+END $$;
+
+-- plan_tick: give a schedule that has no next time the one that a worker computed; the zone too, when it has none.
+-- p_id, p_revision: the schedule as the caller read it; p_next_run_at: the time; p_timezone: the worker's own zone.
+-- Index: the primary key.
+-- Returns whether it did; not when another worker was first, when the schedule was edited, or while somebody holds its row.
+CREATE OR REPLACE FUNCTION pgjobs_plan_tick(p_id bigint, p_revision bigint, p_next_run_at timestamptz, p_timezone text) RETURNS boolean
+LANGUAGE plpgsql SET search_path FROM CURRENT SET jit = off AS $$
+BEGIN
+  UPDATE pgjobs_schedule s SET next_run_at = p_next_run_at, timezone = CASE s.timezone WHEN '' THEN p_timezone ELSE s.timezone END,
+    errors = 0, last_error = '', retry_at = NULL, updated_at = clock_timestamp()
+  WHERE s.id = ANY (ARRAY(
+    SELECT o.id FROM pgjobs_schedule o WHERE o.id = p_id AND o.revision = p_revision AND o.next_run_at IS NULL FOR NO KEY UPDATE SKIP LOCKED));
+  RETURN FOUND;
+END $$;
+
+-- tick_failed: what a schedule's tick could not do is written on it, and it is left alone for a while; its time stays, so the tick is not lost.
+-- p_id, p_revision, p_errors: the schedule as the caller read it, so that ten workers count one error; p_error; p_pause: for how long.
+-- Index: the primary key.
+-- Returns whether it was written.
+CREATE OR REPLACE FUNCTION pgjobs_tick_failed(p_id bigint, p_revision bigint, p_errors integer, p_error text, p_pause interval) RETURNS boolean
+LANGUAGE plpgsql SET search_path FROM CURRENT SET jit = off AS $$
+DECLARE
+  v_now timestamptz := clock_timestamp();
+BEGIN
+  UPDATE pgjobs_schedule s SET errors = s.errors + 1, last_error = p_error, retry_at = v_now + p_pause, updated_at = v_now
+  WHERE s.id = ANY (ARRAY(
+    SELECT o.id FROM pgjobs_schedule o WHERE o.id = p_id AND o.revision = p_revision AND o.errors = p_errors FOR NO KEY UPDATE SKIP LOCKED));
+  RETURN FOUND;
+END $$;
+
+-- prune_ticks: old ticks whose job is gone → gone. A tick outlives its job; what keeps a time from firing again is the schedule's last_tick_at.
+-- p_age: younger ones stay; p_batch: how many at most of each schedule, so that a call is short.
+-- Index: pgjobs_tick_once, and the jobs' primary key.
+-- Returns how many.
+CREATE OR REPLACE FUNCTION pgjobs_prune_ticks(p_age interval, p_batch integer DEFAULT 1000) RETURNS integer
+LANGUAGE plpgsql SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
+SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+DECLARE
+  v_before timestamptz := clock_timestamp() - p_age;
+  v_id bigint;
+  v_count integer := 0;
+  v_gone integer;
+BEGIN
+  FOR v_id IN SELECT s.id FROM pgjobs_schedule s ORDER BY s.id LOOP
+    DELETE FROM pgjobs_tick t WHERE t.ctid = ANY (ARRAY(
+      SELECT o.ctid FROM pgjobs_tick o
+      WHERE o.schedule_id = v_id AND o.scheduled_for < v_before AND o.created_at < v_before
+        AND NOT EXISTS (SELECT FROM pgjobs_job j WHERE j.id = o.job_id)
+      ORDER BY o.scheduled_for LIMIT p_batch FOR UPDATE SKIP LOCKED));
+    GET DIAGNOSTICS v_gone = ROW_COUNT;
+    v_count := v_count + v_gone;
+  END LOOP;
+  RETURN v_count;
+END $$;
+
+-- run_now: → pending: a job of a schedule outside its ticks. The schedule itself is left alone.
+-- p_id, p_scheduled_for: the schedule, and its job's nominal time; p_key, p_since: at most one job of this key since then, whether it has ended or not (NULL: always a new one); the rest:
+-- as for enqueue.
+-- Index: pgjobs_dedupe for a live job of the key, pgjobs_finished for one that has ended.
+-- Returns the job, or that of an earlier call with the key, and whether it was created.
+CREATE OR REPLACE FUNCTION pgjobs_run_now(
+  p_id bigint, p_scheduled_for timestamptz, p_key text, p_since timestamptz, p_kind text, p_payload jsonb, p_priority integer, p_max_attempts integer, p_timeout interval,
+  p_queue text, p_meta jsonb
+) RETURNS TABLE (id bigint, created boolean)
+LANGUAGE plpgsql SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off AS $$
+#variable_conflict use_column
+DECLARE
+  v_key text := CASE WHEN p_key IS NOT NULL THEN concat_ws(' ', 'pgjobs run', p_id, (extract(epoch FROM p_since) * 1000000)::bigint, p_key) END;
+  v_job record;
+  v_ended bigint;
+BEGIN
+  SELECT e.id, e.created INTO v_job FROM pgjobs_enqueue(
+    p_kind, p_payload, NULL, p_priority, v_key, p_max_attempts, p_timeout, p_queue, 'keep', NULL, p_meta, NULL, p_id, p_scheduled_for) e;
+  IF v_key IS NOT NULL AND v_job.created THEN
+    -- No live job had the key. One that has ended is looked for only now: it can have ended since any earlier look.
+    -- An aggregate that no index answers: min(id) would invite a walk over the primary key.
+    SELECT (array_agg(j.id))[1] INTO v_ended FROM pgjobs_job j
+    WHERE j.kind = p_kind AND j.status IN ('done', 'failed', 'dead', 'cancelled') AND j.finished_at >= p_since AND j.dedupe_key = v_key;
+    IF v_ended IS NOT NULL THEN
+      DELETE FROM pgjobs_job j WHERE j.id = v_job.id;  -- nobody has seen it
+      v_job.id := v_ended;
+      v_job.created := false;
+    END IF;
+  END IF;
+  RETURN QUERY SELECT v_job.id, v_job.created;
+END $$;
+
+-- declaration_state: which place a set of declared schedules has among those that a project's code has declared; the one in force is marked as seen.
+-- p_project; p_fingerprint: of the set; p_patience: as for sync_schedules.
+-- Index: pgjobs_declaration_once.
+-- Returns current; outdated: another one is in force; stale: another one was, and has not been seen for p_patience; unknown.
+CREATE OR REPLACE FUNCTION pgjobs_declaration_state(p_project text, p_fingerprint text, p_patience interval DEFAULT interval '5 minutes') RETURNS text
+LANGUAGE plpgsql SET search_path FROM CURRENT SET jit = off AS $$
+DECLARE
+  v_now timestamptz := clock_timestamp();
+  v_current pgjobs_declaration;
+BEGIN
+  SELECT * INTO v_current FROM pgjobs_declaration d WHERE d.project = p_project ORDER BY d.current_since DESC, d.id DESC LIMIT 1;
+  IF v_current.fingerprint = p_fingerprint THEN
+    -- Ten workers need not write ten times.
+    UPDATE pgjobs_declaration d SET seen_at = v_now WHERE d.id = ANY (ARRAY(
+      SELECT o.id FROM pgjobs_declaration o WHERE o.id = v_current.id AND o.seen_at < v_now - p_patience / 20 FOR NO KEY UPDATE SKIP LOCKED));
+    RETURN 'current';
+  END IF;
+  RETURN CASE WHEN v_current.id IS NULL THEN 'unknown' WHEN v_current.seen_at > v_now - p_patience THEN 'outdated' ELSE 'stale' END;
+END $$;
+
+-- sync_schedules: the schedules that a project's code declares → rows. What left the code is retired; what returned starts from now. Whether a
+-- schedule is enabled is not the code's to say.
+-- p_project; p_fingerprint: of the whole declaration; p_declared: an array of name, kind, queue, payload, payload_from, cron, every (seconds),
+-- timezone (null: as it is, for a new row p_zone), misfire, overlap, max_lateness (seconds); p_patience: how long the declaration in force may go
+-- unseen before another one that was in force earlier takes its place (a code that is new here does at once); p_force: it does at once, too.
+-- Index: pgjobs_declaration_once and the unique name.
+-- Returns a name and what was done: created, updated, restored, retired, busy (somebody holds the row: call again), taken (an admin's, or another
+-- project's, has the name); a row of ('', outdated) alone when newer code is in force: nothing was changed.
+CREATE OR REPLACE FUNCTION pgjobs_sync_schedules(
+  p_project text, p_fingerprint text, p_declared jsonb, p_zone text, p_patience interval DEFAULT interval '5 minutes', p_force boolean DEFAULT false
+) RETURNS TABLE (name text, action text)
+LANGUAGE plpgsql SET search_path FROM CURRENT SET jit = off AS $$
+#variable_conflict use_column
+DECLARE
+  v_now timestamptz;
+  v_current pgjobs_declaration;
+  v_new record;
+  v_old pgjobs_schedule;
+BEGIN
+  -- Siblings that start together go one after the other.
+  PERFORM pg_advisory_xact_lock(hashtext('pgjobs_sync_schedules'), hashtext(p_project));
+  v_now := clock_timestamp();
+  SELECT * INTO v_current FROM pgjobs_declaration d WHERE d.project = p_project ORDER BY d.current_since DESC, d.id DESC LIMIT 1;
+  IF v_current.fingerprint = p_fingerprint THEN
+    UPDATE pgjobs_declaration d SET seen_at = v_now WHERE d.id = v_current.id;
+  ELSIF v_current.id IS NULL AND p_declared = '[]' THEN
+    RETURN;  -- no schedules in the code, and never any
+  ELSIF NOT p_force AND v_current.seen_at > v_now - p_patience
+        AND EXISTS (SELECT FROM pgjobs_declaration d WHERE d.project = p_project AND d.fingerprint = p_fingerprint) THEN
+    RETURN QUERY SELECT '', 'outdated';
+    RETURN;
+  ELSE
+    INSERT INTO pgjobs_declaration AS d (project, fingerprint, current_since, seen_at)
+    VALUES (p_project, p_fingerprint, greatest(v_now, v_current.current_since + interval '1 microsecond'), v_now)
+    ON CONFLICT (project, fingerprint) DO UPDATE SET current_since = excluded.current_since, seen_at = excluded.seen_at;
+    DELETE FROM pgjobs_declaration d WHERE d.project = p_project AND d.seen_at < v_now - interval '1 year';
+  END IF;
+
+  FOR v_new IN
+    SELECT d.* FROM jsonb_to_recordset(p_declared) AS d (
+      name text, kind text, queue text, payload jsonb, payload_from text, cron text, every double precision, timezone text, misfire text,
+      overlap text, max_lateness double precision) ORDER BY d.name
+  LOOP
+    name := v_new.name;
+    SELECT * INTO v_old FROM pgjobs_schedule s WHERE s.name = v_new.name FOR NO KEY UPDATE SKIP LOCKED;
+    IF NOT FOUND THEN
+      IF EXISTS (SELECT FROM pgjobs_schedule s WHERE s.name = v_new.name) THEN
+        action := 'busy';
+        RETURN NEXT;
+        CONTINUE;
+      END IF;
+      INSERT INTO pgjobs_schedule (name, kind, queue, payload, payload_from, cron, every, timezone, misfire, overlap, max_lateness, source, project)
+      VALUES (v_new.name, v_new.kind, v_new.queue, v_new.payload, v_new.payload_from, v_new.cron, make_interval(secs => v_new.every),
+              coalesce(v_new.timezone, p_zone), v_new.misfire, v_new.overlap, make_interval(secs => v_new.max_lateness), 'code', p_project)
+      ON CONFLICT DO NOTHING;
+      action := CASE WHEN FOUND THEN 'created' ELSE 'busy' END;
+      RETURN NEXT;
+    ELSIF v_old.source <> 'code' OR v_old.project <> p_project THEN
+      action := 'taken';
+      RETURN NEXT;
+    ELSIF v_old.retired_at IS NOT NULL
+       OR (v_old.kind, v_old.queue, v_old.payload, v_old.payload_from, v_old.cron, v_old.every, v_old.misfire, v_old.overlap, v_old.max_lateness)
+          IS DISTINCT FROM (v_new.kind, v_new.queue, v_new.payload, v_new.payload_from, v_new.cron, make_interval(secs => v_new.every), v_new.misfire,
+                            v_new.overlap, make_interval(secs => v_new.max_lateness))
+       OR v_old.timezone <> v_new.timezone THEN
+      UPDATE pgjobs_schedule s SET kind = v_new.kind, queue = v_new.queue, payload = v_new.payload, payload_from = v_new.payload_from, cron = v_new.cron,
+        every = make_interval(secs => v_new.every), timezone = coalesce(v_new.timezone, s.timezone), misfire = v_new.misfire, overlap = v_new.overlap,
+        max_lateness = make_interval(secs => v_new.max_lateness), retired_at = NULL
+      WHERE s.id = v_old.id;
+      action := CASE WHEN v_old.retired_at IS NULL THEN 'updated' ELSE 'restored' END;
+      RETURN NEXT;
+    END IF;
+  END LOOP;
+
+  RETURN QUERY UPDATE pgjobs_schedule s SET retired_at = v_now WHERE s.id = ANY (ARRAY(
+      SELECT o.id FROM pgjobs_schedule o
+      WHERE o.source = 'code' AND o.project = p_project AND o.retired_at IS NULL
+        AND NOT EXISTS (SELECT FROM jsonb_array_elements(p_declared) d WHERE d ->> 'name' = o.name)
+      ORDER BY o.id FOR NO KEY UPDATE SKIP LOCKED)) RETURNING s.name, 'retired';
+  RETURN QUERY SELECT s.name, 'busy' FROM pgjobs_schedule s
+    WHERE s.source = 'code' AND s.project = p_project AND s.retired_at IS NULL
+      AND NOT EXISTS (SELECT FROM jsonb_array_elements(p_declared) d WHERE d ->> 'name' = s.name);
+END $$;
+
+-- What happens by itself, whoever edits a schedule: what changes the rule lets it start from now, and workers hear of it.
+-- No parameters.
+-- Index: pgjobs_tick_once, when a schedule is deleted.
+-- Returns nothing.
+
+-- A change of what is fired raises the revision, which every worker's tick names: one that read the old row changes nothing. A change
+-- of when it is fired, enabled and retired included, also empties next_run_at (unless the same UPDATE gives one): a worker computes it
+-- from now, so that nothing is caught up.
+CREATE OR REPLACE FUNCTION pgjobs_schedule_edited() RETURNS trigger
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+  NEW.revision := OLD.revision + 1;
+  NEW.errors := 0;
+  NEW.last_error := '';
+  NEW.retry_at := NULL;
+  NEW.updated_at := clock_timestamp();
+  IF (NEW.cron, NEW.every, NEW.enabled, NEW.retired_at IS NULL) IS DISTINCT FROM (OLD.cron, OLD.every, OLD.enabled, OLD.retired_at IS NULL)
+     OR NEW.timezone <> OLD.timezone THEN
+    NEW.next_run_at := CASE WHEN NEW.next_run_at IS DISTINCT FROM OLD.next_run_at THEN NEW.next_run_at END;
+  END IF;
+  RETURN NEW;
+END $$;
+CREATE OR REPLACE TRIGGER pgjobs_schedule_edited BEFORE UPDATE ON pgjobs_schedule FOR EACH ROW
+WHEN ((OLD.name, OLD.kind, OLD.queue, OLD.payload, OLD.payload_from, OLD.cron, OLD.every, OLD.misfire, OLD.overlap, OLD.max_lateness, OLD.enabled,
+       OLD.retired_at IS NULL) IS DISTINCT FROM
+      (NEW.name, NEW.kind, NEW.queue, NEW.payload, NEW.payload_from, NEW.cron, NEW.every, NEW.misfire, NEW.overlap, NEW.max_lateness, NEW.enabled,
+       NEW.retired_at IS NULL)
+      -- An empty zone is filled in by the worker that computes the first time; that is no edit.
+      OR (NEW.timezone <> OLD.timezone AND OLD.timezone <> ''))
+EXECUTE FUNCTION pgjobs_schedule_edited();
+
+CREATE OR REPLACE FUNCTION pgjobs_schedule_announced() RETURNS trigger
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+  PERFORM pg_notify('pgjobs_schedule', '');
+  RETURN NULL;
+END $$;
+CREATE OR REPLACE TRIGGER pgjobs_schedule_inserted AFTER INSERT ON pgjobs_schedule FOR EACH ROW EXECUTE FUNCTION pgjobs_schedule_announced();
+-- Ticks move next_run_at forward, which wakes nobody.
+CREATE OR REPLACE TRIGGER pgjobs_schedule_updated AFTER UPDATE ON pgjobs_schedule FOR EACH ROW
+WHEN (NEW.revision <> OLD.revision OR (NEW.next_run_at IS NULL AND OLD.next_run_at IS NOT NULL) OR NEW.next_run_at < OLD.next_run_at)
+EXECUTE FUNCTION pgjobs_schedule_announced();
+
+CREATE OR REPLACE FUNCTION pgjobs_schedule_deleted() RETURNS trigger
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+  DELETE FROM pgjobs_tick t WHERE t.schedule_id = OLD.id;
+  RETURN NULL;
+END $$;
+CREATE OR REPLACE TRIGGER pgjobs_schedule_deleted AFTER DELETE ON pgjobs_schedule FOR EACH ROW EXECUTE FUNCTION pgjobs_schedule_deleted();
+
 -- beat: all that a keeper does each few seconds, in one statement: its worker's row, heartbeat, reap, expiry, wishes left over.
 -- p_worker … p_stopping: the row for people; p_ids, p_leases: the jobs held, pair by pair; p_lease: how long to hold from now.
 -- Index: those of heartbeat, reap and expire.
@@ -1005,6 +1357,8 @@ CREATE OR REPLACE FUNCTION pgjobs_beat(
 LANGUAGE plpgsql SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off AS $$
 #variable_conflict use_column
 BEGIN
+  RETURN QUERY SELECT 'tick', NULL::bigint, NULL::text, NULL::text, NULL::text, NULL::integer, NULL::text, n.seconds
+    FROM pgjobs_next_tick() n (seconds) WHERE n.seconds IS NOT NULL;
   RETURN QUERY SELECT h.verdict, h.id, NULL::text, NULL::text, NULL::text, NULL::integer, NULL::text, NULL::double precision
     FROM pgjobs_heartbeat(p_ids, p_leases, p_lease) h WHERE h.verdict <> 'held';
   RETURN QUERY SELECT 'reaped', r.id, r.kind, r.queue, r.status, r.attempts, r.worker, NULL::double precision FROM pgjobs_reap(p_batch) r;

@@ -31,6 +31,7 @@ ALTER TABLE pgjobs_job SET (
     autovacuum_vacuum_insert_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.02, autovacuum_analyze_threshold = 1000
 );
 ALTER TABLE pgjobs_worker SET (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 200);
+ALTER TABLE pgjobs_schedule SET (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 200);
 """
 
 FUNCTIONS = (Path(__file__).parent / "0001_functions.sql").read_text(encoding="utf-8")
@@ -41,6 +42,10 @@ DO $$ DECLARE f regprocedure; BEGIN
     DROP TRIGGER IF EXISTS pgjobs_job_deleted ON pgjobs_job;
     DROP TRIGGER IF EXISTS pgjobs_job_touched ON pgjobs_job;
     DROP TRIGGER IF EXISTS pgjobs_rerun_wished ON pgjobs_rerun;
+    DROP TRIGGER IF EXISTS pgjobs_schedule_edited ON pgjobs_schedule;
+    DROP TRIGGER IF EXISTS pgjobs_schedule_inserted ON pgjobs_schedule;
+    DROP TRIGGER IF EXISTS pgjobs_schedule_updated ON pgjobs_schedule;
+    DROP TRIGGER IF EXISTS pgjobs_schedule_deleted ON pgjobs_schedule;
     FOR f IN SELECT p.oid::regprocedure FROM pg_proc p WHERE p.pronamespace = quote_ident(current_schema())::regnamespace AND p.proname LIKE 'pgjobs\\_%'
     LOOP EXECUTE 'DROP FUNCTION ' || f; END LOOP;
 END $$
@@ -408,6 +413,21 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.CreateModel(
+            name="Declaration",
+            fields=[
+                ("id", models.BigAutoField(primary_key=True, serialize=False)),
+                ("project", models.TextField()),
+                ("fingerprint", models.TextField()),
+                ("current_since", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                ("seen_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+            ],
+            options={
+                "constraints": [
+                    models.UniqueConstraint(fields=("project", "fingerprint"), name="pgjobs_declaration_once")
+                ],
+            },
+        ),
+        migrations.CreateModel(
             name="Rerun",
             fields=[
                 ("id", models.BigAutoField(primary_key=True, serialize=False)),
@@ -422,6 +442,8 @@ class Migration(migrations.Migration):
                 ("expires_at", models.DateTimeField(null=True)),
                 ("meta", models.JSONField(null=True)),
                 ("parent_id", models.BigIntegerField(null=True)),
+                ("schedule_id", models.BigIntegerField(null=True)),
+                ("scheduled_for", models.DateTimeField(null=True)),
                 ("created_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
             ],
             options={
@@ -441,9 +463,35 @@ class Migration(migrations.Migration):
                         blank=True, db_default=models.Value({}, output_field=models.JSONField()), verbose_name="payload"
                     ),
                 ),
+                (
+                    "payload_from",
+                    models.TextField(
+                        blank=True,
+                        db_default=models.Value(""),
+                        editable=False,
+                        help_text="The function that makes the payload of each tick, when the code gave one.",
+                        verbose_name="payload made by",
+                    ),
+                ),
                 ("cron", models.TextField(blank=True, db_default=models.Value(""), verbose_name="cron")),
-                ("every", models.DurationField(blank=True, null=True, verbose_name="every")),
-                ("timezone", models.TextField(verbose_name="time zone")),
+                (
+                    "every",
+                    models.DurationField(
+                        blank=True,
+                        help_text="Counted from 1970-01-01 00:00 UTC: each tick is a multiple of it.",
+                        null=True,
+                        verbose_name="every",
+                    ),
+                ),
+                (
+                    "timezone",
+                    models.TextField(
+                        blank=True,
+                        db_default=models.Value(""),
+                        help_text="The zone of the cron expression. Empty: a worker's TIME_ZONE, which is then stored here.",
+                        verbose_name="time zone",
+                    ),
+                ),
                 (
                     "misfire",
                     models.TextField(
@@ -470,12 +518,47 @@ class Migration(migrations.Migration):
                         verbose_name="source",
                     ),
                 ),
-                ("retired_at", models.DateTimeField(blank=True, null=True, verbose_name="retired at")),
+                (
+                    "project",
+                    models.TextField(
+                        blank=True,
+                        db_default=models.Value(""),
+                        editable=False,
+                        help_text="Whose code declares it.",
+                        verbose_name="project",
+                    ),
+                ),
+                (
+                    "retired_at",
+                    models.DateTimeField(
+                        blank=True,
+                        help_text="When it left the code; it fires no more.",
+                        null=True,
+                        verbose_name="retired at",
+                    ),
+                ),
+                ("revision", models.BigIntegerField(db_default=0, editable=False, verbose_name="revision")),
                 ("next_run_at", models.DateTimeField(blank=True, null=True, verbose_name="next tick")),
                 ("last_tick_at", models.DateTimeField(blank=True, null=True, verbose_name="last tick")),
                 ("last_error", models.TextField(blank=True, db_default=models.Value(""), verbose_name="last error")),
                 ("errors", models.IntegerField(db_default=0, verbose_name="errors in a row")),
-                ("skipped", models.BigIntegerField(db_default=0, verbose_name="skipped")),
+                (
+                    "retry_at",
+                    models.DateTimeField(
+                        blank=True,
+                        help_text="After an error it is left alone until then.",
+                        null=True,
+                        verbose_name="tried again at",
+                    ),
+                ),
+                (
+                    "skipped",
+                    models.BigIntegerField(
+                        db_default=0,
+                        help_text="Ticks that were left out because an earlier job had not ended.",
+                        verbose_name="skipped",
+                    ),
+                ),
                 (
                     "created_at",
                     models.DateTimeField(
@@ -495,10 +578,126 @@ class Migration(migrations.Migration):
                 "constraints": [
                     models.CheckConstraint(
                         condition=models.Q(
-                            ("every__isnull", True), ("every__gte", datetime.timedelta(seconds=1)), _connector="OR"
+                            ("every__gte", datetime.timedelta(seconds=1)),
+                            ("every__lte", datetime.timedelta(days=36525)),
                         ),
                         name="pgjobs_schedule_every",
-                    )
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            models.Q(("cron", ""), ("every__isnull", False)),
+                            models.Q(models.Q(("cron", ""), _negated=True), ("every__isnull", True)),
+                            _connector="OR",
+                        ),
+                        name="pgjobs_schedule_cron_or_every",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(("misfire__in", ["skip", "once", "all"])), name="pgjobs_schedule_misfire"
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(("overlap__in", ["allow", "skip", "queue_one"])),
+                        name="pgjobs_schedule_overlap",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(("source__in", ["code", "admin"])), name="pgjobs_schedule_source"
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("max_lateness__gt", datetime.timedelta(0)),
+                            ("max_lateness__lte", datetime.timedelta(days=36525)),
+                        ),
+                        name="pgjobs_schedule_max_lateness",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("next_run_at__gte", datetime.datetime(1, 1, 2, 0, 0, tzinfo=datetime.UTC)),
+                            ("next_run_at__lte", datetime.datetime(9999, 12, 30, 0, 0, tzinfo=datetime.UTC)),
+                        ),
+                        name="pgjobs_schedule_next_run_at",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("last_tick_at__gte", datetime.datetime(1, 1, 2, 0, 0, tzinfo=datetime.UTC)),
+                            ("last_tick_at__lte", datetime.datetime(9999, 12, 30, 0, 0, tzinfo=datetime.UTC)),
+                        ),
+                        name="pgjobs_schedule_last_tick_at",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("retry_at__gte", datetime.datetime(1, 1, 2, 0, 0, tzinfo=datetime.UTC)),
+                            ("retry_at__lte", datetime.datetime(9999, 12, 30, 0, 0, tzinfo=datetime.UTC)),
+                        ),
+                        name="pgjobs_schedule_retry_at",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("updated_at__gte", datetime.datetime(1, 1, 2, 0, 0, tzinfo=datetime.UTC)),
+                            ("updated_at__lte", datetime.datetime(9999, 12, 30, 0, 0, tzinfo=datetime.UTC)),
+                        ),
+                        name="pgjobs_schedule_updated_at",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            django.db.models.lookups.Exact(
+                                models.Func(
+                                    models.F("payload"), function="jsonb_typeof", output_field=models.TextField()
+                                ),
+                                models.Value("object"),
+                            )
+                        ),
+                        name="pgjobs_schedule_payload_is_object",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            django.db.models.lookups.GreaterThanOrEqual(
+                                models.Func(
+                                    models.F("name"), function="octet_length", output_field=models.IntegerField()
+                                ),
+                                1,
+                            ),
+                            django.db.models.lookups.LessThanOrEqual(
+                                models.Func(
+                                    models.F("name"), function="octet_length", output_field=models.IntegerField()
+                                ),
+                                255,
+                            ),
+                        ),
+                        name="pgjobs_schedule_name_length",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            django.db.models.lookups.GreaterThanOrEqual(
+                                models.Func(
+                                    models.F("kind"), function="octet_length", output_field=models.IntegerField()
+                                ),
+                                1,
+                            ),
+                            django.db.models.lookups.LessThanOrEqual(
+                                models.Func(
+                                    models.F("kind"), function="octet_length", output_field=models.IntegerField()
+                                ),
+                                255,
+                            ),
+                        ),
+                        name="pgjobs_schedule_kind_length",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            django.db.models.lookups.GreaterThanOrEqual(
+                                models.Func(
+                                    models.F("queue"), function="octet_length", output_field=models.IntegerField()
+                                ),
+                                1,
+                            ),
+                            django.db.models.lookups.LessThanOrEqual(
+                                models.Func(
+                                    models.F("queue"), function="octet_length", output_field=models.IntegerField()
+                                ),
+                                255,
+                            ),
+                        ),
+                        name="pgjobs_schedule_queue_length",
+                    ),
                 ],
             },
         ),
@@ -577,12 +776,28 @@ class Migration(migrations.Migration):
             name="Tick",
             fields=[
                 ("id", models.BigAutoField(primary_key=True, serialize=False)),
+                (
+                    "schedule",
+                    models.ForeignKey(
+                        db_constraint=False,
+                        db_index=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="ticks",
+                        to="pgjobs.schedule",
+                        verbose_name="schedule",
+                    ),
+                ),
                 ("scheduled_for", models.DateTimeField(verbose_name="nominal time")),
                 ("job_id", models.BigIntegerField(blank=True, null=True, verbose_name="job")),
                 (
                     "outcome",
                     models.TextField(
-                        choices=[("enqueued", "enqueued"), ("skipped", "skipped")],
+                        choices=[
+                            ("enqueued", "enqueued"),
+                            ("queued", "queued"),
+                            ("skipped", "skipped"),
+                            ("missed", "missed"),
+                        ],
                         db_default=models.Value("enqueued"),
                         verbose_name="outcome",
                     ),
@@ -591,12 +806,6 @@ class Migration(migrations.Migration):
                     "created_at",
                     models.DateTimeField(
                         db_default=django.db.models.functions.datetime.Now(), verbose_name="created at"
-                    ),
-                ),
-                (
-                    "schedule",
-                    models.ForeignKey(
-                        on_delete=django.db.models.deletion.CASCADE, related_name="ticks", to="pgjobs.schedule"
                     ),
                 ),
             ],

@@ -3,6 +3,18 @@
 from .history import Attempt, Stat
 from .job import ArchivedJob, Job, JobColumns
 from .operation import Pause, Rerun, Worker
-from .schedule import Schedule, Tick
+from .schedule import Declaration, Schedule, Tick
 
-__all__ = ["ArchivedJob", "Attempt", "Job", "JobColumns", "Pause", "Rerun", "Schedule", "Stat", "Tick", "Worker"]
+__all__ = [
+    "ArchivedJob",
+    "Attempt",
+    "Declaration",
+    "Job",
+    "JobColumns",
+    "Pause",
+    "Rerun",
+    "Schedule",
+    "Stat",
+    "Tick",
+    "Worker",
+]

@@ -50,6 +50,8 @@ class Rerun(models.Model):
     expires_at = models.DateTimeField(null=True)
     meta = models.JSONField(null=True)
     parent_id = models.BigIntegerField(null=True)
+    schedule_id = models.BigIntegerField(null=True)
+    scheduled_for = models.DateTimeField(null=True)
     created_at = models.DateTimeField(db_default=Now())
 
     class Meta:

@@ -45,6 +45,17 @@ FUNCTIONS = (
     "archive",
     "pause",
     "resume",
+    # schedules
+    "next_tick",
+    "due_ticks",
+    "tick",
+    "plan_tick",
+    "tick_failed",
+    "prune_ticks",
+    "run_now",
+    "declaration_state",
+    "sync_schedules",
+    "schedule_triggers",
     # the keeper
     "beat",
     "undertake",

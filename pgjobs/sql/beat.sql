@@ -10,6 +10,8 @@ CREATE OR REPLACE FUNCTION pgjobs_beat(
 LANGUAGE plpgsql SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off AS $$
 #variable_conflict use_column
 BEGIN
+  RETURN QUERY SELECT 'tick', NULL::bigint, NULL::text, NULL::text, NULL::text, NULL::integer, NULL::text, n.seconds
+    FROM pgjobs_next_tick() n (seconds) WHERE n.seconds IS NOT NULL;
   RETURN QUERY SELECT h.verdict, h.id, NULL::text, NULL::text, NULL::text, NULL::integer, NULL::text, NULL::double precision
     FROM pgjobs_heartbeat(p_ids, p_leases, p_lease) h WHERE h.verdict <> 'held';
   RETURN QUERY SELECT 'reaped', r.id, r.kind, r.queue, r.status, r.attempts, r.worker, NULL::double precision FROM pgjobs_reap(p_batch) r;

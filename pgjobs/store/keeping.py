@@ -25,7 +25,7 @@ class Beat:
 
 class Event(NamedTuple):
     """One thing that a beat found: ``event`` is lost, cancel, busy (of the job ``id``), reaped, expired (``attempts``: how many),
-    suspects (there are jobs that must run alone), or next (``seconds``).
+    suspects (there are jobs that must run alone), next, or tick (``seconds``).
     """
 
     event: str

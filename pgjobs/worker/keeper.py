@@ -49,6 +49,7 @@ class Keeper:
         *,
         reaped: Callable[[], None],
         suspects: Callable[[], None],
+        tick: Callable[[float], None],
         died: Callable[[str, BaseException], None],
     ) -> None:
         self._who = who
@@ -57,6 +58,7 @@ class Keeper:
         self._announcer = announcer
         self._reaped = reaped
         self._suspects = suspects
+        self._tick = tick
         self._prune_at = time.monotonic() + random.uniform(*PRUNE_FIRST)
         self.stopping = False
         self.loop = Loop("keeper", self._step, connection, died)
@@ -95,6 +97,8 @@ class Keeper:
                     logger.info("%d pending jobs expired", event.attempts)
                 case "suspects":
                     self._suspects()
+                case "tick":
+                    self._tick(event.seconds or 0.0)
                 case "next" if event.seconds is not None:
                     # Sooner, when somebody's lease lapses sooner than the next beat.
                     pause = min(pause, max(event.seconds, 0.0) + SLACK)

@@ -15,6 +15,8 @@ from .connection import close, ready
 logger = logging.getLogger("pgjobs")
 
 CHANNEL = "pgjobs"
+SCHEDULES = "pgjobs_schedule"
+"""Where jobs are announced, by queue; and edits of schedules."""
 
 QUIET = 60.0
 """Seconds without a notification after which the connection is tried with a statement."""
@@ -35,12 +37,14 @@ class Listener:
         sender: BaseDatabaseWrapper,
         serves: Callable[[str], bool],
         notified: Callable[[], None],
+        edited: Callable[[], None],
         died: Callable[[str, BaseException], None],
     ) -> None:
         self._connection = connection
         self._sender = sender
         self._serves = serves
         self._notified = notified
+        self._edited = edited
         self._died = died
         self._stop = threading.Event()
         self._given_up = False
@@ -78,6 +82,7 @@ class Listener:
         """Listen until told to stop, or until an error."""
         raw = ready(self._connection).connection
         raw.execute(f"LISTEN {CHANNEL}")
+        raw.execute(f"LISTEN {SCHEDULES}")
         if not self._hears_itself(raw):
             logger.warning(
                 "listen unavailable, polling: notifications do not arrive on this connection (a transaction pooler?)"
@@ -87,13 +92,15 @@ class Listener:
             return
         trouble.over()
         self.listening = True
-        self._notified()  # what came while nobody listened
+        self._notified()  # what came while nobody listened; a beat finds what was edited meanwhile
         quiet = 0.0
         while not self._stop.is_set():
             heard = False
             for notice in raw.notifies(timeout=CHECK, stop_after=1):
                 heard = True
-                if notice.channel == CHANNEL and (not notice.payload or self._serves(notice.payload)):
+                if notice.channel == SCHEDULES:
+                    self._edited()
+                elif notice.channel == CHANNEL and (not notice.payload or self._serves(notice.payload)):
                     self._notified()
             quiet = 0.0 if heard else quiet + CHECK
             if quiet >= QUIET:

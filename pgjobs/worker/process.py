@@ -35,6 +35,7 @@ from .lost_answers import LostAnswers
 from .outcome import Outcome, of_stopped
 from .recycle import Recycle
 from .running import Running
+from .ticker import Ticker
 
 logger = logging.getLogger("pgjobs")
 
@@ -120,6 +121,13 @@ class Worker:
         running = Running(settings, self._completer.ask_owned, self._completer.say_progress)
         self._executor = Executor(settings.THREADS, self._held, running, ended=self._ended, died=self._died)
         self._async_executor = AsyncExecutor(self._held, running, ended=self._ended, died=self._died)
+        self._ticker = Ticker(
+            dedicated(settings.DATABASE, "ticker"),
+            settings,
+            self._announcer,
+            listening=lambda: self._listener.listening,
+            died=self._died,
+        )
         self._keeper = Keeper(
             dedicated(settings.DATABASE, "keeper"),
             store.Beat(
@@ -136,6 +144,7 @@ class Worker:
             self._announcer,
             reaped=self._claimer.wakes.ring,
             suspects=self._board.saw_suspects,
+            tick=self._ticker.expect,
             died=self._died,
         )
         self._limiter = Limiter(self._held, settings, stuck=self._is_stuck, died=self._died)
@@ -144,6 +153,7 @@ class Worker:
             dedicated(settings.DATABASE, "self-test"),
             self._served.__contains__,
             self._claimer.wakes.ring,
+            self._ticker.wake,
             self._died,
         )
         self._recycle = Recycle(options.recycle_jobs, options.recycle_rss, options.recycle_lifetime)
@@ -201,6 +211,8 @@ class Worker:
                 server, pending = (
                     (None, 0) if problem else (store.server(connection), store.pending_estimate(connection))
                 )
+                if not problem and self.options.suspects is not True:  # a process for those alone fires nothing
+                    self._ticker.start(connection, drain=self.options.drain, watch=self._loop.watch)
                 self._trouble.over()
                 break
             except Exception as e:  # noqa: BLE001
@@ -267,6 +279,7 @@ class Worker:
             self._announcer.stop(spare_time(2.0, spare=1.0))
             if self.options.listen:
                 self._listener.stop(spare_time(2.0, spare=0.5))
+            self._ticker.stop(spare_time(2.0, spare=0.5))
             self._keeper.loop.stop(spare_time(2.0, spare=0.5))
             if self._supervisor is None or self._orphaned:
                 # Last, since another worker may start them at once.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime as dt
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from example_project.customers.crm_client import CrmRefusedError, CrmUnavailable
 from example_project.customers.jobs import (
     send_daily_digests,
     send_digest_mail,
+    start_daily_digest,
     sync_customer,
     sync_later,
     write_weekly_report,
@@ -190,6 +192,37 @@ def test_who_said_no_or_left_gets_no_digest() -> None:
     one.delete()
     assert send_digest_mail(mail_id=mail_id) == "not wanted any more"
     assert not mail.outbox
+
+
+def at(ctx: JobContext, scheduled_for: str) -> JobContext:
+    """The context of a scheduled job."""
+    return dataclasses.replace(ctx, scheduled_for=dt.datetime.fromisoformat(scheduled_for))
+
+
+@pytest.mark.django_db
+def test_the_scheduled_digest_is_that_of_its_nominal_day(ctx: JobContext) -> None:
+    """However late it runs, and however often."""
+    late = at(ctx, "2026-11-30T07:00Z")
+    assert start_daily_digest(late) == start_daily_digest(late) == "digest of 2026-11-30"
+    job = Job.objects.get()
+    assert (job.kind, job.dedupe_key) == ("send_daily_digests", "digest-2026-11-30")
+    assert job.payload == {"digest_id": Digest.objects.get(day=dt.date(2026, 11, 30)).pk}
+
+
+@pytest.mark.parametrize(
+    ("scheduled_for", "week"),
+    [("2026-11-30T06:00Z", "2026-W48"), ("2027-01-04T06:00Z", "2026-W53"), ("2027-01-11T06:00Z", "2027-W01")],
+)
+def test_the_scheduled_report_is_that_of_the_week_before(scheduled_for: str, week: str) -> None:
+    assert reports.week_before(dt.datetime.fromisoformat(scheduled_for)) == {"week": week}
+
+
+def test_what_recurs() -> None:
+    declared = [one for job in (start_daily_digest, write_weekly_report) for one in job.handler.schedules]
+    assert [(one.name, one.cron, one.timezone) for one in declared] == [
+        ("daily digest", "0 7 * * *", "UTC"),
+        ("weekly report", "0 6 * * mon", "UTC"),
+    ]
 
 
 @pytest.mark.django_db

@@ -118,6 +118,8 @@ def test_all_five_flows_end_as_they_should(shared_url: str, tmp_path: Path) -> N
     demo = Demo(shared_url, tmp_path, "--exit")
     assert demo.end() == 0, demo.text
     check_rows(demo.text)
+    for schedule in ("daily digest +on +At 07:00 every day +UTC +", "weekly report +on +At 06:00 on Monday +UTC +Mon "):
+        assert re.search(f"^{schedule}", demo.text, re.MULTILINE), demo.text
     assert "\x1b" not in demo.text
     assert "Admin: user admin" in demo.text
     assert len(list((tmp_path / "reports").iterdir())) == 1

@@ -265,3 +265,14 @@ def test_a_walk_over_a_whole_index_or_the_heap_is_noticed() -> None:
         cursor.execute("SET LOCAL enable_seqscan = off")
     with pytest.raises(AssertionError, match=r"'pgjobs_claim': 1[0-9]{5}"):
         only(reading("SELECT count(*) FROM pgjobs_job WHERE status = 'pending'"), pgjobs_claim=2000, buffers=10**9)
+
+
+@believing_anything
+def test_run_now_with_a_key_reads_what_its_kind_finished_since() -> None:
+    since = "now() - interval '9 days' + interval '299000 seconds'"  # a thousand have finished since
+    read = reading(
+        f"SELECT * FROM pgjobs_run_now(1, now(), 'k', {since}, 'kind-7', '{{}}', 0, 10, NULL, 'default', NULL)"  # noqa: S608
+    )
+    assert read.rows == 1
+    # Who believes the table to be empty may take the index of the retention: then of all kinds, since then too.
+    only(read, pgjobs_finished=1500, pgjobs_prune=1500, pgjobs_dedupe=50, buffers=3000)

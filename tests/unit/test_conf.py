@@ -130,6 +130,7 @@ def test_what_cannot_work_is_told(given: Any, message: str) -> None:
         ({"LEASE": 1}, "HEARTBEAT (5 s) has to be at most a third of LEASE (1 s)"),
         ({"WATCHDOG": 15}, "WATCHDOG (15 s) has to be shorter than LEASE (15 s)"),
         ({"WATCHDOG": 4}, "WATCHDOG (4 s) has to be longer than HEARTBEAT (5 s)"),
+        ({"TICK_RETENTION": 86_400}, "TICK_RETENTION (86400 s) has to be at least two days"),  # F86
     ],
 )
 def test_contradictions_are_told(given: Any, message: str) -> None:
@@ -188,3 +189,21 @@ def test_the_environment_is_that_of_the_process(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.undo()
     with override_settings(PGJOBS={}):
         assert get_settings().THREADS == 4
+
+
+@pytest.mark.parametrize(
+    "secret", ["short", "x" * 256, "with a space in between", "ünïcödé-secret-text", 1234567890123456, ""]
+)
+def test_a_secret_that_cannot_be_one_is_refused_and_not_quoted(secret: Any) -> None:
+    [problem] = problems({"TRIGGER_SECRET": secret})
+    assert problem.startswith("TRIGGER_SECRET: has to be a text of 16 to 255 visible ASCII characters")
+    assert not secret or str(secret) not in problem
+
+
+def test_a_secret_is_printed_nowhere() -> None:
+    secret = "12345678901234567890"  # noqa: S105
+    settings, found = read({}, {"PGJOBS_TRIGGER_SECRET": secret})
+    assert (settings.TRIGGER_SECRET, found) == (secret, [])  # digits of an environment variable stay a text
+    assert secret not in repr(settings)
+    assert secret not in str(settings.effective())
+    assert [s.effective()["TRIGGER_SECRET"] for s in (settings, Settings())] == ["(set)", None]

@@ -1,10 +1,12 @@
 """What the docs say is what the code does."""
 
+import doctest
 import re
 from pathlib import Path
 from runpy import run_path
 
 from pgjobs import conf
+from pgjobs.api.registry import registry
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -38,3 +40,21 @@ def test_every_fault_that_a_test_names_is_explained() -> None:
     rows = re.findall(r"^\| (F\d+) \| .* \| (.*) \|$", page, re.M)
     shown = [(number, path) for number, paths in rows for path in re.findall(r"`(tests/[^`]+)`", paths)]
     assert not [(number, path) for number, path in shown if not re.search(rf"\b{number}\b", (ROOT / path).read_text())]
+
+
+def test_the_examples_of_time_zones_give_what_they_say() -> None:
+    page = ROOT / "docs/explanation/time-zones.md"
+    assert doctest.testfile(str(page), module_relative=False, optionflags=doctest.NORMALIZE_WHITESPACE) == (0, 3)
+
+
+def test_the_code_of_the_how_to_on_schedules_registers() -> None:
+    [code] = re.findall(r"```python\n(.*?)```", (ROOT / "docs/how-to/schedules.md").read_text(), re.S)
+    known = set(registry.handlers())
+    namespace = {"__name__": "shop.jobs"}
+    exec(compile(code.replace("from __future__", "#"), "shop/jobs.py", "exec"), namespace)  # noqa: S102
+    try:
+        names = [one.name for handler in set(registry.handlers()) - known for one in handler.schedules]
+        assert sorted(map(str, names)) == ["close_the_books", "fetch_rates", "monthly report", "report"]
+    finally:
+        for handler in set(registry.handlers()) - known:
+            registry.remove(handler)

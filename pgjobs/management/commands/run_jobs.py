@@ -19,6 +19,7 @@ from django.utils import autoreload
 from ...api.registry import registry
 from ...conf import Settings, contradictions, get_settings
 from ...exceptions import ConfigurationError
+from ...schedules import sync
 from ...worker.process import Options, Worker
 from ...worker.supervisor import Supervisor
 
@@ -76,6 +77,8 @@ class Command(BaseCommand):
             raise CommandError(
                 "no handlers found: nothing to run. Write functions with @job in the jobs.py of an app in INSTALLED_APPS."
             )
+        if problems := sync.problems():
+            raise CommandError(" ".join(f"Schedule {name!r}: {problem}" for name, problem in problems))
         if options["queue"] and not set(options["queue"]) - set(options["exclude_queue"]):
             raise CommandError("every --queue is excluded by --exclude-queue: nothing to serve.")
         log_to_stderr(options["verbosity"])
