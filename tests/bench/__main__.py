@@ -6,6 +6,7 @@ import argparse
 import dataclasses
 import datetime as dt
 import shlex
+import signal
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -118,6 +119,7 @@ def measure_all(options: argparse.Namespace) -> None:
 
 def main() -> int:
     options = make_parser().parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that the server goes too
     if options.command == "report":
         report.write([results.Result.read(path) for path in options.results], options.to)
         return 0

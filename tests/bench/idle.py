@@ -21,7 +21,7 @@ class Size:
     seconds: float = 60
 
 
-QUICK = Size(settle_seconds=1, seconds=2)
+QUICK = Size(settle_seconds=0.2, seconds=1)
 
 
 def statements(rig: Rig, size: Size, *args: str) -> Counter[str]:

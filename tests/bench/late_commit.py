@@ -59,25 +59,26 @@ def run(rig: Rig, size: Size, store: Callable[[float, float, Rig], None]) -> lis
         committed[number] = time.monotonic()
 
     rig.empty()
-    with rig.worker():
-        rig.wait_asleep()
-        some = [threading.Thread(target=one, args=(float(n),)) for n in range(size.samples)]
-        for thread in some:
-            thread.start()
-            time.sleep(size.every_ms / 1000)
-        for thread in some:
-            thread.join()
-        wait_until(lambda: len(rig.notes) == size.samples, "all jobs to start", 60)
+    some = [threading.Thread(target=one, args=(float(n),)) for n in range(size.samples)]
+    for thread in some:
+        thread.start()
+        time.sleep(size.every_ms / 1000)
+    for thread in some:
+        thread.join()
+    wait_until(lambda: len(rig.notes) == size.samples, "all jobs to start", 60)
     return [max(0.0, (started - committed[number]) * 1000) for number, started in rig.notes]
 
 
 def measure(rig: Rig, size: Size) -> list[Row]:
+    found: dict[str, list[list[float]]] = {"enqueue()": [], "plain INSERT": []}
+    for n in range(1, rig.runs + 1):
+        with rig.worker():
+            rig.wait_asleep()
+            for what, store in (("enqueue()", by_enqueue), ("plain INSERT", by_insert)):
+                found[what].append(run(rig, size, store))
+                rig.say(f"{what}, run {n} of {rig.runs}: p99 {percentile(found[what][-1], 99):.1f} ms")
     rows = []
-    for what, store in (("enqueue()", by_enqueue), ("plain INSERT", by_insert)):
-        some = []
-        for n in range(1, rig.runs + 1):
-            some.append(run(rig, size, store))
-            rig.say(f"{what}, run {n} of {rig.runs}: p99 {percentile(some[-1], 99):.1f} ms")
+    for what, some in found.items():
         p50 = Series("commit to start", "ms", [percentile(one, 50) for one in some])
         p99 = Series("commit to start", "ms", [percentile(one, 99) for one in some])
         rows += [Row(f"{what}, p50", p50), Row(f"{what}, p99", p99, bar=Bar(1000, at_most=True, aim=100))]

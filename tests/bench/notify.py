@@ -35,7 +35,7 @@ class Size:
     backlog: int = 50_000
 
 
-QUICK = Size(sessions=4, seconds=0.3, processes=2, backlog=500)
+QUICK = Size(sessions=4, seconds=0.3, processes=1, backlog=500)
 
 Way = Callable[[Rig, Size, bool], float]
 
@@ -65,10 +65,11 @@ def by_pgbench(rig: Rig, size: Size, notify: bool) -> float:
     script = rig.place / "enqueue.sql"
     script.write_text(SCRIPT)
     home = rig.server.socket.parent
+    until = ("-T", str(round(size.seconds))) if size.seconds >= 1 else ("-t", "20")
     done = subprocess.run(
         [
             *(pgbench(rig), "-n", "-M", "prepared", "-f", script, "-h", home, "-p", "5432", "-U", "postgres"),
-            *("-c", str(size.sessions), "-j", "2", "-T", str(max(1, round(size.seconds))), "jobs"),
+            *("-c", str(size.sessions), "-j", "2", *until, "jobs"),
         ],
         env=os.environ | ({} if notify else {"PGOPTIONS": "-c pgjobs.notify=off"}),
         capture_output=True,

@@ -165,6 +165,8 @@ def show(result: Result) -> None:
             cells = (*cells[:-1], "")
         table.add_row(*cells, style="red" if cells[-1] == "falls short" else "")
     console = Console()
+    if not console.is_terminal:
+        console.width = 160  # whoever reads a file or a log scrolls
     console.print(table)
     for row in result.rows:
         if row.note:

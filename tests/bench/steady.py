@@ -33,7 +33,7 @@ class Size:
     reader_seconds: float = 120
 
 
-QUICK = Size(minutes=0.05, base_minutes=0.03, rate=200, reader_seconds=1)
+QUICK = Size(minutes=0.035, base_minutes=0.02, rate=200, reader_seconds=0.5)
 
 
 def read_on(rig: Rig, seconds: float, after: float, ended: threading.Event) -> None:

@@ -151,12 +151,10 @@ def _measure(rig: Rig, size: Size, settings: list[tuple[Peer, Setting]], redis: 
         mine = Series(
             f"pgjobs, {setting.against} process{'es' * (setting.against > 1)}", "jobs/s", ours[setting.against]
         )
-        drains.append(
-            Row(f"drain beside {what}", mine, Series(what, "jobs/s", drained[name]), setting.bar, setting.note)
-        )
+        drains.append(Row("drain", mine, Series(what, "jobs/s", drained[name]), setting.bar, setting.note))
         pickups += [
             Row(
-                f"pick-up p{percent} beside {what}",
+                f"pick-up p{percent}",
                 Series("pgjobs", "ms", [percentile(one, percent) for one in our_pickups]),
                 Series(what, "ms", [percentile(one, percent) for one in picked[name]]),
             )
