@@ -100,7 +100,7 @@ class Rig:
         """No jobs, no dead rows, and no notes of handlers."""
         for table in ("pgjobs_job", "pgjobs_attempt", "pgjobs_worker", "pgjobs_rerun", "pgjobs_pause"):
             self.query(f"TRUNCATE {table} CASCADE")
-        (self.place / "journal").unlink(missing_ok=True)
+        (self.place / "journal").write_bytes(b"")  # whoever has it open appends to it
 
     def settle(self, table: str = "pgjobs_job") -> None:
         """What would disturb later is done now."""

@@ -9,6 +9,7 @@ import signal
 import sys
 from typing import Any
 
+from django.conf import settings as django_settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import connections
 
@@ -48,6 +49,8 @@ class Command(BaseCommand):
         if problem := store.schema_problem(connections[settings.DATABASE]):
             raise CommandError(f"the database alias {settings.DATABASE!r} is not ready for pgjobs: {problem}.")
         log_to_stderr(0)
+        if django_settings.DEBUG:
+            self.say("DEBUG is on: every statement is kept, so that these figures are lower than those of production")
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that all is cleaned up
         version = store.server(connections[settings.DATABASE]).version
         with contextlib.ExitStack() as stack:
