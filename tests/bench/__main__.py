@@ -48,8 +48,8 @@ def make_parser() -> argparse.ArgumentParser:
         if figure == "peers":
             one.add_argument("--only", nargs="+", metavar="PEER", help="only these; names as in the table")
         for field in dataclasses.fields(module.Size):
-            kind = type(field.default)
-            one.add_argument(f"--{field.name.replace('_', '-')}", type=kind, help=f"{field.default:,}")
+            kind = {"int": int, "float": float}[field.type]
+            one.add_argument(f"--{field.name.replace('_', '-')}", type=kind, metavar="N", help=f"{field.default:,}")
     one = commands.add_parser("all", help="every figure, one after the other")
     one.add_argument("figures", nargs="*", metavar="FIGURE", help="only these")
     one.add_argument("--runs", type=int, help="of each thing in each figure, in turns")

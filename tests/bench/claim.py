@@ -45,14 +45,16 @@ def claims(rig: Rig, begin: int, end: int) -> list[float]:
     return [float(found) for found in CLAIM.findall(text)]
 
 
-def scenario(rig: Rig, size: Size, prepare: Callable[[], None]) -> float:
-    """The median claim after ``prepare()`` has filled the table."""
+def scenario(rig: Rig, size: Size, prepare: Callable[[], None], sizes: list[float]) -> float:
+    """The median claim after ``prepare()`` has filled the table; ``sizes`` takes note of how many jobs a claim brought."""
     rig.empty()
     prepare()
     rig.settle()
-    found = claims(rig, size.due // 5, size.due * 4 // 5)
+    begin, end = size.due // 5, size.due * 4 // 5
+    found = claims(rig, begin, end)
     if not found:
         raise RuntimeError("the server logged no claims")
+    sizes.append((end - begin) / len(found))
     return statistics.median(found)
 
 
@@ -79,8 +81,10 @@ def measure(rig: Rig, size: Size) -> list[Row]:
     def queues() -> None:
         rig.fill(size.due, "nap", queue="'queue ' || mod(n, 20)")
 
+    sizes: dict[str, list[float]] = {}
+
     def at(prepare: Callable[[], None]) -> Callable[[], float]:
-        return lambda: scenario(rig, size, prepare)
+        return lambda: scenario(rig, size, prepare, sizes.setdefault(prepare.__name__, []))
 
     with rig.logging(log_min_duration_statement=0):
         found = rig.in_turns(
@@ -106,6 +110,7 @@ def measure(rig: Rig, size: Size) -> list[Row]:
             series,
             Series(f"{size.due:,} pending", base.unit, base.samples),
             Bar(1.5, at_most=True, aim=1.1),
+            f"{statistics.median(sizes[name]):.0f} jobs a claim, {statistics.median(sizes['due']):.0f} in the base case",
         )
         for name, series in found.items()
     ]
