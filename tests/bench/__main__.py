@@ -69,7 +69,7 @@ def measure(one: Rig, figure: str, options: argparse.Namespace) -> results.Resul
     given = {f.name: getattr(options, f.name, None) for f in dataclasses.fields(module.Size)}
     size = dataclasses.replace(size, **{name: value for name, value in given.items() if value is not None})
     one.runs = options.runs or (1 if options.quick else getattr(module, "RUNS", 5))
-    one.skipped = []
+    one.skipped, one.beside = [], {}
     at, machine = dt.datetime.now(dt.UTC), rig.machine()
     extra = {"only": options.only} if getattr(options, "only", None) else {}
     rows = module.measure(one, size, **extra)
@@ -80,7 +80,7 @@ def measure(one: Rig, figure: str, options: argparse.Namespace) -> results.Resul
         at=at.isoformat(timespec="seconds"),
         quick=options.quick,
         machine=machine,
-        versions=rig.versions(),
+        versions=rig.versions() | one.beside,
         server={name: one.query(f"SHOW {name}") for name in rig.REPORTED},
         rows=rows,
         skipped=one.skipped,

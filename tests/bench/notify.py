@@ -32,7 +32,7 @@ class Size:
     sessions: int = 64
     seconds: float = 10
     processes: int = 4
-    backlog: int = 50_000
+    backlog: int = 100_000
 
 
 QUICK = Size(sessions=4, seconds=0.3, processes=1, backlog=500)

@@ -42,6 +42,8 @@ class Rig:
         self.runs = 5
         self.skipped: list[str] = []
         """A line for each thing that could not be measured here, and why."""
+        self.beside: dict[str, str] = {}
+        """Versions of what else was measured."""
         self._workers: list[Worker] = []
         self._temporary = tempfile.TemporaryDirectory(prefix="pgjobs-bench-", ignore_cleanup_errors=True)
         self.place = Path(self._temporary.name)

@@ -16,7 +16,7 @@ from ..pickup import Size as PickupSize
 from ..pickup import of_pgjobs as pickup_pgjobs
 from ..results import Bar, Row, Series, percentile
 from ..rig import Rig
-from .peer import Peer, Session, Setting, Unavailable, drain, pickup, redis_server
+from .peer import Peer, Session, Setting, Unavailable, drain, interpreters, pickup, redis_server
 
 TITLE = "Beside other queues"
 
@@ -29,6 +29,12 @@ class Size:
 
 
 QUICK = Size(jobs=300, samples=5, pause_ms=20)
+
+DJANGO = (
+    "Django==6.1.*; python_version >= '3.12'",
+    "Django==5.2.*; python_version < '3.12'",
+    "psycopg[binary,pool]==3.3.*",
+)
 
 FEWEST = 50
 """Jobs of a drain, however slow the queue."""
@@ -62,7 +68,7 @@ PEERS = (
     ),
     Peer(
         "django-tasks-db",
-        ("django-tasks-db==0.13.0", "psycopg[binary]", "django-tasks; python_version < '3.12'"),
+        ("django-tasks-db==0.13.0", *DJANGO, "django-tasks; python_version < '3.12'"),
         "with_django.py",
         (
             Setting("default", "default", share=0.02, bar=Bar(100)),
@@ -82,7 +88,7 @@ PEERS = (
     ),
     Peer(
         "Procrastinate",
-        ("procrastinate==3.10.0", "psycopg[binary,pool]"),
+        ("procrastinate==3.10.0", "psycopg[binary,pool]==3.3.*"),
         "with_procrastinate.py",
         (
             Setting("default", "default", share=0.04),
@@ -91,7 +97,7 @@ PEERS = (
     ),
     Peer(
         "django-ox",
-        ("django-ox==1.9.1", "psycopg[binary]"),
+        ("django-ox==1.9.1", *DJANGO),
         "with_django.py",
         (
             Setting("default", "default", share=0.02),
@@ -113,6 +119,7 @@ def measure(rig: Rig, size: Size, only: Sequence[str] = ()) -> list[Row]:
             peers.append(peer)
         except Unavailable as e:
             rig.skipped.append(f"{peer.pinned}: {e}")
+    rig.beside = interpreters()
     with redis_server(rig.place) as redis:
         return _measure(rig, size, [(peer, setting) for peer in peers for setting in peer.settings], redis)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import signal
 import socket
@@ -85,6 +86,22 @@ class Peer:
         if done.returncode:
             said = [line for line in (done.stderr + done.stdout).splitlines() if line.strip()]
             raise Unavailable(f"{why}: {said[-1] if said else f'exit code {done.returncode}'}")
+
+
+def interpreters() -> dict[str, str]:
+    """What the peers run on, by name."""
+    asked = {
+        "Python of the peers": (PYTHON, "--version"),
+        "Node.js": ("node", "--version"),
+        "Redis": ("redis-server", "-v"),
+    }
+    found = {}
+    for name, command in asked.items():
+        with contextlib.suppress(OSError):
+            said = subprocess.run(command, capture_output=True, text=True).stdout
+            if version := re.search(r"\d+(\.\d+)+", said):
+                found[name] = version[0]
+    return found
 
 
 class Session:
