@@ -117,9 +117,16 @@ def measure_all(options: argparse.Namespace) -> None:
             shared.close()
 
 
+def _end(number: int, frame: object) -> None:
+    """Told to end: the server goes too, and a second signal does not cut that short."""
+    for one in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(one, signal.SIG_IGN)
+    sys.exit(f"told to end by {signal.Signals(number).name}")
+
+
 def main() -> int:
     options = make_parser().parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that the server goes too
+    signal.signal(signal.SIGTERM, _end)
     if options.command == "report":
         report.write([results.Result.read(path) for path in options.results], options.to)
         return 0

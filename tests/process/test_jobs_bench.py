@@ -87,15 +87,16 @@ def test_it_measures_and_touches_no_other_job(bystanders: list[dict[str, Any]]) 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_in_the_middle_leaves_nothing_behind(bystanders: list[dict[str, Any]], number: int) -> None:
+@pytest.mark.parametrize("numbers", [[signal.SIGINT], [signal.SIGTERM], [signal.SIGTERM, signal.SIGINT]])
+def test_signals_in_the_middle_leave_nothing_behind(bystanders: list[dict[str, Any]], numbers: list[int]) -> None:
     process = start("--jobs", 100, "--samples", 100_000)
     wait_until(
         lambda: Job.objects.filter(queue__startswith="pgjobs-bench", status="done", payload__has_key="sent").exists(),
         "a picked-up job",
         60,
     )
-    os.killpg(process.pid, number)  # as a terminal sends it: to the workers too
+    for number in numbers:
+        os.killpg(process.pid, number)  # as a terminal sends it: to the workers too
     _, err = process.communicate(timeout=30)
     assert process.returncode not in (0, None), err
     assert others() == bystanders

@@ -6,7 +6,8 @@ import contextlib
 import dataclasses
 import json
 import signal
-import sys
+import threading
+from collections.abc import Iterator
 from typing import Any
 
 from django.conf import settings as django_settings
@@ -51,9 +52,8 @@ class Command(BaseCommand):
         log_to_stderr(0)
         if django_settings.DEBUG:
             self.say("DEBUG is on: every statement is kept, so that these figures are lower than those of production")
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that all is cleaned up
         version = store.server(connections[settings.DATABASE]).version
-        with contextlib.ExitStack() as stack:
+        with told_once(), contextlib.ExitStack() as stack:
             floor = None
             if not options["no_floor"] and not may_create(settings.DATABASE):
                 self.say("this role may create no table: the bare SQL is left out")
@@ -77,6 +77,28 @@ class Command(BaseCommand):
         """Progress goes to standard error: standard output is for the result."""
         self.stderr.write(line, self.style.NOTICE)
         self.stderr.flush()
+
+
+@contextlib.contextmanager
+def told_once() -> Iterator[None]:
+    """SIGTERM ends the block as Ctrl-C does; once told, a second signal does not cut the tidying up short."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def end(number: int, frame: object) -> None:
+        for one in before:
+            signal.signal(one, signal.SIG_IGN)
+        raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(128 + number)
+
+    before = {one: signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        for one in before:
+            signal.signal(one, end)
+        yield
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
 
 
 def amount(value: float | None, unit: str) -> str:
