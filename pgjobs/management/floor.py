@@ -1,4 +1,7 @@
-"""The same work in bare SQL, in a table of its own that is dropped at the end: what the server gives at most."""
+"""The same work in bare SQL, in a table of its own that is dropped at the end: what the server gives at most.
+
+Its statements are no moves of a job, and touch no table of pgjobs: that is why they are here and not in the store.
+"""
 
 from __future__ import annotations
 

@@ -13,8 +13,6 @@ import statistics
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tests.waiting import wait_until
-
 from .results import Bar, Row, Series
 from .rig import Rig
 
@@ -37,10 +35,11 @@ QUICK = Size(due=400, mountain=1000, many=2000)
 
 def claims(rig: Rig, begin: int, end: int) -> list[float]:
     """Milliseconds of each claim of a worker while it works off jobs ``begin`` to ``end`` of those that are due."""
+    first, last = rig.nth_due(begin), rig.nth_due(end)
     with rig.worker():
-        wait_until(lambda: rig.done("nap") >= begin, f"{begin} jobs", 120)
+        rig.wait_done(first)
         _, offset = rig.log_from()
-        wait_until(lambda: rig.done("nap") >= end, f"{end} jobs", 300)
+        rig.wait_done(last)
         text, _ = rig.log_from(offset)
     return [float(found) for found in CLAIM.findall(text)]
 

@@ -7,8 +7,6 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.waiting import wait_until
-
 from .results import Bar, Row, Series
 from .rig import Rig
 
@@ -34,12 +32,6 @@ def mib(pid: int, what: str) -> float:
     return int(found[1]) / 1024
 
 
-def work_off(rig: Rig, jobs: int) -> None:
-    before = rig.done("noop")
-    rig.query("INSERT INTO pgjobs_job (kind) SELECT 'noop' FROM generate_series(1, %s)", jobs)
-    wait_until(lambda: rig.done("noop") >= before + jobs, f"{jobs} jobs", 300)
-
-
 def measure(rig: Rig, size: Size) -> list[Row]:
     if not Path("/proc/self/smaps_rollup").exists():
         rig.skipped.append("this system has no /proc/PID/smaps_rollup")
@@ -49,11 +41,11 @@ def measure(rig: Rig, size: Size) -> list[Row]:
         rig.empty()
         with rig.worker() as worker:
             rig.wait_asleep()
-            work_off(rig, size.warm_up)
+            rig.work_off(size.warm_up)
             [pid] = worker.children
             before = mib(pid, "Rss")
             for _ in range(0, size.jobs, size.at_once):
-                work_off(rig, size.at_once)
+                rig.work_off(size.at_once)
             time.sleep(1)
             assert worker.children == [pid]
             growth.append(mib(pid, "Rss") - before)
