@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -40,7 +41,7 @@ def throughput(found: dict[str, Result]) -> Bars:
     some += [
         (row.reference.name, row.reference, THEIRS) for row in rows if row.reference and row.what.startswith("drain")
     ]
-    return some
+    return sorted(some, key=lambda one: -one[1].median)
 
 
 def pickups(found: dict[str, Result]) -> Bars:
@@ -54,7 +55,7 @@ def pickups(found: dict[str, Result]) -> Bars:
         for row in rows
         if row.reference and row.what.startswith("pick-up p50")
     ]
-    return some
+    return sorted(some, key=lambda one: one[1].median)
 
 
 def claims(found: dict[str, Result]) -> Bars:
@@ -67,7 +68,7 @@ def bars(path: Path, some: Bars, title: str) -> None:
     """One horizontal bar each, with the spread of its runs; nothing when there is nothing."""
     if not some:
         return
-    figure, axes = plt.subplots(figsize=(9, 0.42 * len(some) + 1.1), layout="constrained")
+    figure, axes = plt.subplots(figsize=(9, 0.46 * len(some) + 1.1), layout="constrained")
     values = [series.median for _, series, _ in some]
     spread = [
         [value - min(series.samples) for value, (_, series, _) in zip(values, some, strict=True)],
@@ -75,7 +76,7 @@ def bars(path: Path, some: Bars, title: str) -> None:
     ]
     places = range(len(some))
     axes.barh(places, values, xerr=spread, color=[colour for *_, colour in some], error_kw={"lw": 0.8, "capsize": 2})
-    axes.set_yticks(places, [name for name, *_ in some])
+    axes.set_yticks(places, [textwrap.fill(name, 44) for name, *_ in some], fontsize=9)
     axes.invert_yaxis()
     for place, value, (_, series, _) in zip(places, values, some, strict=True):
         axes.annotate(
@@ -83,6 +84,7 @@ def bars(path: Path, some: Bars, title: str) -> None:
         )
     axes.margins(x=0.18)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.set_title(title, loc="left", fontsize=10)
+    axes.xaxis.set_major_formatter("{x:,.0f}")
+    figure.suptitle(title, x=0.01, ha="left", fontsize=10)
     figure.savefig(path, metadata={"Date": None})
     plt.close(figure)

@@ -21,7 +21,7 @@ class Size:
     jobs: int = 40_000
 
 
-QUICK = Size(churn=1000, jobs=200)
+QUICK = Size(churn=3000, jobs=3000)
 
 RATE = """
 SELECT count(*) * 0.8 / extract(epoch FROM max(finished_at) - percentile_disc(0.2) WITHIN GROUP (ORDER BY finished_at))::float8

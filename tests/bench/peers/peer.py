@@ -62,7 +62,8 @@ class Peer:
 
     @property
     def pinned(self) -> str:
-        return self.packages[0].replace("==", " ").replace("@", " ").replace("[redis]", "")
+        """Its name with its version."""
+        return f"{self.name} {re.split('==|@', self.packages[0])[1]}"
 
     def install(self, place: Path) -> None:
         """Into a directory of its own; raises Unavailable."""
