@@ -1,7 +1,7 @@
 """pgjobs beside other queues, where they install from PyPI or npm: drain of no-op jobs, and pick-up on idle workers.
 
 Each is installed in a directory of its own (versions are pinned) and gets an empty database on the same server; the runs are
-taken in turns. *Default* is as its documentation starts it; *tuned* is as fast as its options make it, found by trying. A drain
+taken in turns. *Default* is as its documentation starts it; *tuned* uses the options that its setting names. A drain
 counts from the first job that ran to the last that ran: when a peer recorded the end of the last ones is left out, in its
 favour. pgjobs counts to the last recorded end. Slow ones get fewer jobs. What cannot be installed is skipped, and said.
 """

@@ -35,7 +35,7 @@ const taskList = {
 
 async function work(setting) {
   const tuned = {
-    concurrentJobs: 24,
+    concurrentJobs: Number(process.env.BENCH_CONCURRENCY ?? 24),
     localQueue: { size: 500 },
     completeJobBatchDelay: 0,
     failJobBatchDelay: 0,
