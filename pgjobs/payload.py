@@ -25,6 +25,11 @@ NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 DEEPEST = 100
 """Levels of nesting that a payload may have."""
 
+PLAIN = frozenset({str, int, float, bool, type(None)})
+"""Types of values that are as they are."""
+
+_encode = json.JSONEncoder(allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode
+
 MENDED = str.maketrans({"\x00": "\ufffd"} | {chr(c): "\ufffd" for c in range(0xD800, 0xE000)})
 
 
@@ -35,9 +40,10 @@ def dumps(payload: object, limit: int, name: str = "payload") -> str:
     Raises PayloadTypeError, PayloadTooLarge or EnqueueError.
     """
     try:
-        _refuse_types(payload, name, 0)
-        text = json.dumps(payload, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
-        size = len(text.encode())
+        if type(payload) is not dict or not all(type(k) is str and type(v) in PLAIN for k, v in payload.items()):
+            _refuse_types(payload, name, 0)
+        text = _encode(payload)
+        size = len(text) if text.isascii() else len(text.encode())
         if "\\u0000" in text and NUL.search(text):
             raise ValueError
     except EnqueueError:

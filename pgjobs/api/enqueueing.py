@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import datetime as dt
 import logging
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from asgiref.sync import sync_to_async
 from django.apps import apps
@@ -48,8 +47,7 @@ class HasHandler(Protocol):
     def handler(self) -> Handler: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Enqueued:
+class Enqueued(NamedTuple):
     """What became of an enqueue: the job's id, whether this call created it, and the action.
 
     ``action`` is created, kept (a live job holds the dedupe key; ``id`` is the holder), replaced, or rerun.
@@ -68,8 +66,7 @@ class Enqueued:
         return job
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
+class Prepared(NamedTuple):
     """A checked job that is not stored yet; give it to :func:`enqueue_many`."""
 
     new: store.NewJob
@@ -146,7 +143,7 @@ def enqueue_many(
     with _hints("enqueue_many", alias), transaction.atomic(using=alias):
         parent_id = _parent_id(alias, settings)
 
-        def flush(places: list[int], news: list[store.NewJob]) -> None:
+        def flush(places: Sequence[int], news: Sequence[store.NewJob]) -> None:
             answers = store.enqueue_many(connections[alias], news, parent_id=parent_id, notify=settings.NOTIFY)
             for place, new, (id_, created, action) in zip(places, news, answers, strict=True):
                 handles[place] = Enqueued(id_, created, action, new.kind, new.queue, alias)
@@ -155,11 +152,13 @@ def enqueue_many(
         for chunk in _chunks(_new_jobs(jobs, alias)):
             first = len(handles)
             handles += [waiting] * len(chunk)
-            numbered = list(enumerate(chunk, first))
-            keyed += [(n, new) for n, new in numbered if new.dedupe_key is not None]
-            plain = [(n, new) for n, new in numbered if new.dedupe_key is None]
-            if plain:
-                flush([n for n, _ in plain], [new for _, new in plain])
+            with_key = [(n, new) for n, new in enumerate(chunk, first) if new.dedupe_key is not None]
+            keyed += with_key
+            if not with_key:
+                flush(range(first, len(handles)), chunk)
+            elif len(with_key) < len(chunk):
+                plain = [n for n, new in enumerate(chunk) if new.dedupe_key is None]
+                flush([first + n for n in plain], [chunk[n] for n in plain])
         keyed.sort(key=lambda one: (one[1].kind.encode(), (one[1].dedupe_key or "").encode(), one[0]))
         first = 0
         for chunk in _chunks(new for _, new in keyed):
@@ -198,7 +197,7 @@ def prepare(
     else:
         kind = job_or_kind.handler.kind
     given = {} if payload is None else payload
-    if not isinstance(given, Mapping):
+    if type(given) is not dict and not isinstance(given, Mapping):
         raise PayloadTypeError(f"payload has to be a dict of the handler's arguments, not {type(given).__name__}.")
     if handler is not None:
         handler.check(given)
@@ -208,6 +207,20 @@ def prepare(
         raise EnqueueError(f"using={using!r} is no alias of DATABASES; there are {', '.join(connections.settings)}.")
     whole_meta = captured(meta)
     try:
+        if (
+            handler is not None
+            and whole_meta is None
+            and run_after is None
+            and dedupe_key is None
+            and expires_at is None
+            and queue is UNSET
+            and priority is UNSET
+            and max_attempts is UNSET
+            and timeout is UNSET
+            and on_conflict == "keep"
+        ):  # as most calls are
+            text = json_payload.dumps(given if type(given) is dict else dict(given), settings.MAX_PAYLOAD_BYTES)
+            return Prepared(store.NewJob(handler.kind, text, *_defaults(handler, settings)), using)
         new = store.NewJob(
             kind=kind,
             payload=json_payload.dumps(dict(given), settings.MAX_PAYLOAD_BYTES),
@@ -230,6 +243,22 @@ def prepare(
     except ValueError as e:
         raise EnqueueError(str(e)) from None
     return Prepared(new, using)
+
+
+_known: dict[Handler, tuple[str, int, int, float | None]] = {}
+_known_by: list[Settings] = []
+"""The settings by which they are known."""
+
+
+def _defaults(handler: Handler, settings: Settings) -> tuple[str, int, int, float | None]:
+    """Queue, priority, max_attempts and timeout of a job of which nothing is said but its payload; checked once a handler."""
+    if not _known_by or _known_by[0] is not settings:
+        _known.clear()
+        _known_by[:] = [settings]
+    if handler not in _known:
+        most = handler.max_attempts or settings.MAX_ATTEMPTS
+        _known[handler] = (_queue(UNSET, handler, settings), handler.priority, most, _timeout(UNSET, handler, settings))
+    return _known[handler]
 
 
 def find_handler(job_or_kind: str | HasHandler) -> Handler | None:

@@ -61,7 +61,7 @@ class Options(Generic[P]):
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Enqueued:
         """Store a job with these arguments, in the caller's transaction."""
-        return enqueueing.enqueue(self, self.handler.bind(args, kwargs), **self._options)
+        return enqueueing.enqueue(self, self.handler.bind(args, kwargs) if args else kwargs, **self._options)
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Enqueued:
         """The same from a coroutine."""
@@ -69,7 +69,7 @@ class Options(Generic[P]):
 
     def prepare(self, *args: P.args, **kwargs: P.kwargs) -> Prepared:
         """Check a job with these arguments and store nothing; for :func:`pgjobs.enqueue_many`."""
-        return enqueueing.prepare(self, self.handler.bind(args, kwargs), **self._options)
+        return enqueueing.prepare(self, self.handler.bind(args, kwargs) if args else kwargs, **self._options)
 
     def __repr__(self) -> str:
         return f"<job {self.handler.kind!r}: {self.handler.where}>"

@@ -13,11 +13,13 @@ LANGUAGE sql VOLATILE AS $$
 $$;
 
 -- The advisory lock by which inserters see whether a worker sleeps: held (shared) in the session of each that does.
--- No parameters.
--- Returns its two keys: one for pgjobs, and the table's oid, so that two schemas do not wake each other's workers.
-CREATE OR REPLACE FUNCTION pgjobs_bell(OUT class integer, OUT id integer)
+-- p_queue: one that it serves; NULL: it serves all.
+-- Index: none.
+-- Returns the lock's two keys, of which one is the table's oid, so that two schemas do not wake each other's workers. Two names may
+-- share a lock: then somebody is told in vain.
+CREATE OR REPLACE FUNCTION pgjobs_bell(p_queue text DEFAULT NULL, OUT class integer, OUT id integer)
 LANGUAGE sql STABLE SET search_path FROM CURRENT AS $$
-  SELECT 1885825898, ('pgjobs_job'::regclass::oid::bigint - 2147483648)::integer;
+  SELECT coalesce(hashtext(p_queue), 1885825898), ('pgjobs_job'::regclass::oid::bigint - 2147483648)::integer;
 $$;
 
 -- The fence: lock a job for a write by its holder, without ever waiting for somebody's open transaction.
@@ -121,38 +123,46 @@ BEGIN
 END $$;
 
 -- enqueue, for many: rows without a dedupe key go in as one insert, rows with one pass through enqueue in the order of their keys.
--- p_jobs: a JSON array of objects {k: kind, p: payload} with, each optional: q queue, r priority, a run_after (a time) or
--- d (seconds from now), n max_attempts, t timeout in seconds (null: no limit), u dedupe_key, c on_conflict, e expires_at, m meta.
+-- p_jobs: a JSON array of objects {k: kind, p: payload, or an array of payloads of jobs that are alike} with, each optional:
+-- q queue, r priority, a run_after (a time) or d (seconds from now), n max_attempts, t timeout in seconds (null: no limit),
+-- u dedupe_key, c on_conflict, e expires_at, m meta.
 -- Index: pgjobs_dedupe, for those with a key.
--- Returns for each, by its place (from 1): the job's id, whether it was created, and the action.
+-- Returns a row for each object with a key, by its place in p_jobs (from 1): the job's id, whether it was created, and the
+-- action; and one row, whose place is NULL, with the ids of all other jobs in their order.
 CREATE OR REPLACE FUNCTION pgjobs_enqueue_many(p_jobs jsonb, p_parent_id bigint DEFAULT NULL)
-RETURNS TABLE (place bigint, id bigint, created boolean, action text)
+RETURNS TABLE (place bigint, ids bigint[], created boolean, action text)
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 #variable_conflict use_column
 DECLARE
   v_now timestamptz := clock_timestamp();
-  v_places bigint[];
   v_ids bigint[];
   v_job record;
 BEGIN
-  SELECT array_agg(e.n ORDER BY e.n) INTO v_places FROM jsonb_array_elements(p_jobs) WITH ORDINALITY e (v, n) WHERE e.v -> 'u' IS NULL;
-  -- The identity numbers the rows in the order of the insert, so the n-th smallest id is the n-th row.
-  WITH added AS (
+  -- What jobs have in common is read once. The identity numbers the rows in the order of the insert, so the n-th smallest id is
+  -- the n-th row.
+  WITH alike AS MATERIALIZED (
+    SELECT e.n, e.v ->> 'k' AS kind, coalesce(e.v ->> 'q', 'default') AS queue, coalesce((e.v ->> 'r')::smallint, 0::smallint) AS priority,
+           coalesce((e.v ->> 'a')::timestamptz, v_now + make_interval(secs => coalesce((e.v ->> 'd')::float8, 0))) AS run_after,
+           coalesce((e.v ->> 'n')::integer, 10) AS max_attempts,
+           CASE WHEN e.v ? 't' THEN make_interval(secs => (e.v ->> 't')::float8) ELSE interval '5 minutes' END AS timeout,
+           (e.v ->> 'e')::timestamptz AS expires_at, e.v -> 'm' AS meta,
+           CASE WHEN jsonb_typeof(e.v -> 'p') = 'array' THEN e.v -> 'p' ELSE jsonb_build_array(e.v -> 'p') END AS payloads
+    FROM jsonb_array_elements(p_jobs) WITH ORDINALITY e (v, n) WHERE e.v -> 'u' IS NULL
+  ), added AS (
     INSERT INTO pgjobs_job AS j (kind, payload, queue, priority, run_after, max_attempts, timeout, expires_at, meta, parent_id)
-    SELECT e.v ->> 'k', e.v -> 'p', coalesce(e.v ->> 'q', 'default'), coalesce((e.v ->> 'r')::smallint, 0),
-           coalesce((e.v ->> 'a')::timestamptz, v_now + make_interval(secs => coalesce((e.v ->> 'd')::float8, 0))),
-           coalesce((e.v ->> 'n')::integer, 10), CASE WHEN e.v ? 't' THEN make_interval(secs => (e.v ->> 't')::float8) ELSE interval '5 minutes' END,
-           (e.v ->> 'e')::timestamptz, e.v -> 'm', p_parent_id
-    FROM jsonb_array_elements(p_jobs) WITH ORDINALITY e (v, n) WHERE e.v -> 'u' IS NULL ORDER BY e.n
+    SELECT a.kind, p.v, a.queue, a.priority, a.run_after, a.max_attempts, a.timeout, a.expires_at, a.meta, p_parent_id
+    FROM alike a CROSS JOIN LATERAL jsonb_array_elements(a.payloads) WITH ORDINALITY p (v, m) ORDER BY a.n, p.m
     RETURNING j.id
   ) SELECT array_agg(a.id ORDER BY a.id) INTO v_ids FROM added a;
-  RETURN QUERY SELECT u.place, u.id, true, 'created' FROM unnest(v_places, v_ids) u (place, id);
+  IF v_ids IS NOT NULL THEN
+    RETURN QUERY SELECT NULL::bigint, v_ids, true, 'created';
+  END IF;
 
   FOR v_job IN
     SELECT e.v, e.n FROM jsonb_array_elements(p_jobs) WITH ORDINALITY e (v, n) WHERE e.v -> 'u' IS NOT NULL
     ORDER BY (e.v ->> 'k') COLLATE "C", (e.v ->> 'u') COLLATE "C", e.n
   LOOP
-    RETURN QUERY SELECT v_job.n, q.id, q.created, q.action FROM pgjobs_enqueue(
+    RETURN QUERY SELECT v_job.n, ARRAY[q.id], q.created, q.action FROM pgjobs_enqueue(
       p_kind => v_job.v ->> 'k', p_payload => v_job.v -> 'p', p_queue => v_job.v ->> 'q', p_priority => (v_job.v ->> 'r')::integer,
       p_run_after => coalesce((v_job.v ->> 'a')::timestamptz, clock_timestamp() + make_interval(secs => (v_job.v ->> 'd')::float8)),
       p_max_attempts => (v_job.v ->> 'n')::integer,
@@ -196,8 +206,8 @@ END $$;
 -- beginning. With it each queue and priority is read from where that call stopped, so that a mountain of rows that this worker
 -- cannot run, or of dead ones that a long transaction keeps, is walked once and not by each claim. What then comes to lie behind
 -- (a late commit, a backdated or moved job) is seen by the next call without it: the worker makes one each second or so.
--- p_doze: fall asleep when nothing was found, that is hold the session's lock by which inserters see that somebody wants to be
--- told (triggers.sql); p_asleep: it is held already. A call that finds something lets go of it.
+-- p_doze: fall asleep when nothing was found, that is hold the locks (bell) by which inserters see that somebody wants to be told;
+-- p_asleep: they are held already. A call that finds something lets go of them.
 -- Index: pgjobs_claim. For each queue the priorities that exist are probed from the top, and of each only the due range is
 -- read, so that a mountain of future jobs costs one probe. Where p_read knows a level, its beginning is not probed.
 -- Returns what a worker needs of each job; and in a first row, whose id is NULL, as p_read for the next call: an object with
@@ -245,6 +255,7 @@ DECLARE
   v_found timestamptz; v_last bigint;
   v_settled xid8 := pg_snapshot_xmin(pg_current_snapshot());
   v_unsettled xid8;
+  v_bells text[]; v_held text[];
 BEGIN
   IF coalesce(p_limit, 0) < 1 THEN RETURN; END IF;
   IF coalesce(p_worker, '') = '' THEN
@@ -360,13 +371,19 @@ BEGIN
       v_due := least(v_due, v_found);
     END LOOP;
   END IF;
-  IF cardinality(v_rows) > 0 THEN
-    IF p_asleep THEN PERFORM pg_advisory_unlock_shared(x.class, x.id) FROM pgjobs_bell() x; END IF;
+  v_bells := coalesce(p_queues, ARRAY[NULL::text]);
+  IF cardinality(v_rows) > 0 AND p_asleep THEN
+    PERFORM pg_advisory_unlock_shared(b.class, b.id) FROM unnest(v_bells) q CROSS JOIN LATERAL pgjobs_bell(q) b;
     p_asleep := false;
-  ELSIF p_doze AND NOT p_asleep THEN
-    PERFORM pg_advisory_lock_shared(x.class, x.id) FROM pgjobs_bell() x;
-    p_asleep := true;
-    v_unsettled := pg_current_xact_id();  -- whoever inserted before has a smaller one
+  ELSIF cardinality(v_rows) = 0 AND p_doze AND NOT p_asleep THEN  -- not to be waited for: an inserter may hold one for a moment
+    SELECT coalesce(array_agg(q) FILTER (WHERE pg_try_advisory_lock_shared(b.class, b.id)), '{}') INTO v_held
+    FROM unnest(v_bells) q CROSS JOIN LATERAL pgjobs_bell(q) b;
+    p_asleep := cardinality(v_held) = cardinality(v_bells);
+    IF p_asleep THEN
+      v_unsettled := pg_current_xact_id();  -- whoever inserted before has a smaller one
+    ELSE
+      PERFORM pg_advisory_unlock_shared(b.class, b.id) FROM unnest(v_held) q CROSS JOIN LATERAL pgjobs_bell(q) b;
+    END IF;
   END IF;
   meta := jsonb_build_object(
     'swept', p_read IS NULL, 'asleep', p_asleep, 'settled', v_settled::text::bigint, 'unsettled', v_unsettled::text::bigint, 'at', v_now, 'paused', v_paused, 'took', extract(epoch FROM clock_timestamp() - v_now),
@@ -1448,14 +1465,23 @@ CREATE OR REPLACE FUNCTION pgjobs_job_inserted() RETURNS trigger
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
   v_bell record;
+  v_all boolean;
+  v_queue text;
 BEGIN
-  SELECT b.class, b.id INTO v_bell FROM pgjobs_bell() b;
-  IF pg_try_advisory_lock(v_bell.class, v_bell.id) THEN  -- at session level, and given back: to the commit it would be kept by one caller alone
-    PERFORM pg_advisory_unlock(v_bell.class, v_bell.id);
-    RETURN NULL;
-  END IF;
-  PERFORM pg_notify('pgjobs', i.queue) FROM (
-    SELECT DISTINCT n.queue FROM inserted n WHERE n.status = 'pending' AND n.run_after < clock_timestamp() + interval '1 hour') i;
+  -- Each lock is taken at session level and given back at once: one that is kept until the commit would silence all others.
+  SELECT * INTO v_bell FROM pgjobs_bell();
+  v_all := NOT pg_try_advisory_lock(v_bell.class, v_bell.id);  -- a worker that serves all queues sleeps
+  IF NOT v_all THEN PERFORM pg_advisory_unlock(v_bell.class, v_bell.id); END IF;
+  FOR v_queue IN SELECT DISTINCT n.queue FROM inserted n WHERE n.status = 'pending' AND n.run_after < clock_timestamp() + interval '1 hour' LOOP
+    IF NOT v_all THEN
+      SELECT * INTO v_bell FROM pgjobs_bell(v_queue);
+      IF pg_try_advisory_lock(v_bell.class, v_bell.id) THEN
+        PERFORM pg_advisory_unlock(v_bell.class, v_bell.id);
+        CONTINUE;
+      END IF;
+    END IF;
+    PERFORM pg_notify('pgjobs', v_queue);
+  END LOOP;
   RETURN NULL;
 END $$;
 CREATE OR REPLACE TRIGGER pgjobs_job_inserted AFTER INSERT ON pgjobs_job REFERENCING NEW TABLE AS inserted FOR EACH STATEMENT

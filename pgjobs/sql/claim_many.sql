@@ -3,8 +3,8 @@
 -- beginning. With it each queue and priority is read from where that call stopped, so that a mountain of rows that this worker
 -- cannot run, or of dead ones that a long transaction keeps, is walked once and not by each claim. What then comes to lie behind
 -- (a late commit, a backdated or moved job) is seen by the next call without it: the worker makes one each second or so.
--- p_doze: fall asleep when nothing was found, that is hold the session's lock by which inserters see that somebody wants to be
--- told (triggers.sql); p_asleep: it is held already. A call that finds something lets go of it.
+-- p_doze: fall asleep when nothing was found, that is hold the locks (bell) by which inserters see that somebody wants to be told;
+-- p_asleep: they are held already. A call that finds something lets go of them.
 -- Index: pgjobs_claim. For each queue the priorities that exist are probed from the top, and of each only the due range is
 -- read, so that a mountain of future jobs costs one probe. Where p_read knows a level, its beginning is not probed.
 -- Returns what a worker needs of each job; and in a first row, whose id is NULL, as p_read for the next call: an object with
@@ -52,6 +52,7 @@ DECLARE
   v_found timestamptz; v_last bigint;
   v_settled xid8 := pg_snapshot_xmin(pg_current_snapshot());
   v_unsettled xid8;
+  v_bells text[]; v_held text[];
 BEGIN
   IF coalesce(p_limit, 0) < 1 THEN RETURN; END IF;
   IF coalesce(p_worker, '') = '' THEN
@@ -167,13 +168,19 @@ BEGIN
       v_due := least(v_due, v_found);
     END LOOP;
   END IF;
-  IF cardinality(v_rows) > 0 THEN
-    IF p_asleep THEN PERFORM pg_advisory_unlock_shared(x.class, x.id) FROM pgjobs_bell() x; END IF;
+  v_bells := coalesce(p_queues, ARRAY[NULL::text]);
+  IF cardinality(v_rows) > 0 AND p_asleep THEN
+    PERFORM pg_advisory_unlock_shared(b.class, b.id) FROM unnest(v_bells) q CROSS JOIN LATERAL pgjobs_bell(q) b;
     p_asleep := false;
-  ELSIF p_doze AND NOT p_asleep THEN
-    PERFORM pg_advisory_lock_shared(x.class, x.id) FROM pgjobs_bell() x;
-    p_asleep := true;
-    v_unsettled := pg_current_xact_id();  -- whoever inserted before has a smaller one
+  ELSIF cardinality(v_rows) = 0 AND p_doze AND NOT p_asleep THEN  -- not to be waited for: an inserter may hold one for a moment
+    SELECT coalesce(array_agg(q) FILTER (WHERE pg_try_advisory_lock_shared(b.class, b.id)), '{}') INTO v_held
+    FROM unnest(v_bells) q CROSS JOIN LATERAL pgjobs_bell(q) b;
+    p_asleep := cardinality(v_held) = cardinality(v_bells);
+    IF p_asleep THEN
+      v_unsettled := pg_current_xact_id();  -- whoever inserted before has a smaller one
+    ELSE
+      PERFORM pg_advisory_unlock_shared(b.class, b.id) FROM unnest(v_held) q CROSS JOIN LATERAL pgjobs_bell(q) b;
+    END IF;
   END IF;
   meta := jsonb_build_object(
     'swept', p_read IS NULL, 'asleep', p_asleep, 'settled', v_settled::text::bigint, 'unsettled', v_unsettled::text::bigint, 'at', v_now, 'paused', v_paused, 'took', extract(epoch FROM clock_timestamp() - v_now),

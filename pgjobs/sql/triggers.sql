@@ -10,14 +10,23 @@ CREATE OR REPLACE FUNCTION pgjobs_job_inserted() RETURNS trigger
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
   v_bell record;
+  v_all boolean;
+  v_queue text;
 BEGIN
-  SELECT b.class, b.id INTO v_bell FROM pgjobs_bell() b;
-  IF pg_try_advisory_lock(v_bell.class, v_bell.id) THEN  -- at session level, and given back: to the commit it would be kept by one caller alone
-    PERFORM pg_advisory_unlock(v_bell.class, v_bell.id);
-    RETURN NULL;
-  END IF;
-  PERFORM pg_notify('pgjobs', i.queue) FROM (
-    SELECT DISTINCT n.queue FROM inserted n WHERE n.status = 'pending' AND n.run_after < clock_timestamp() + interval '1 hour') i;
+  -- Each lock is taken at session level and given back at once: one that is kept until the commit would silence all others.
+  SELECT * INTO v_bell FROM pgjobs_bell();
+  v_all := NOT pg_try_advisory_lock(v_bell.class, v_bell.id);  -- a worker that serves all queues sleeps
+  IF NOT v_all THEN PERFORM pg_advisory_unlock(v_bell.class, v_bell.id); END IF;
+  FOR v_queue IN SELECT DISTINCT n.queue FROM inserted n WHERE n.status = 'pending' AND n.run_after < clock_timestamp() + interval '1 hour' LOOP
+    IF NOT v_all THEN
+      SELECT * INTO v_bell FROM pgjobs_bell(v_queue);
+      IF pg_try_advisory_lock(v_bell.class, v_bell.id) THEN
+        PERFORM pg_advisory_unlock(v_bell.class, v_bell.id);
+        CONTINUE;
+      END IF;
+    END IF;
+    PERFORM pg_notify('pgjobs', v_queue);
+  END LOOP;
   RETURN NULL;
 END $$;
 CREATE OR REPLACE TRIGGER pgjobs_job_inserted AFTER INSERT ON pgjobs_job REFERENCING NEW TABLE AS inserted FOR EACH STATEMENT

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import datetime as dt
+import itertools
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from .calling import Connection, rows
 
 
-@dataclass(frozen=True, slots=True)
-class NewJob:
+class NewJob(NamedTuple):
     """A job that was checked and is ready to be stored; ``payload`` and ``meta`` are JSON text, times are seconds."""
 
     kind: str
@@ -65,22 +65,33 @@ def enqueue_many(
     connection: Connection, jobs: Sequence[NewJob], *, parent_id: int | None = None, notify: bool = True
 ) -> list[tuple[int, bool, str]]:
     """Store many jobs by one statement; an answer for each, in their order. Some thousand at a time."""
-    text = "[" + ",".join(map(_as_json, jobs)) + "]"
+    plain: list[int] = []
+    keyed: list[int] = []
+    for n, job in enumerate(jobs):
+        (plain if job.dedupe_key is None else keyed).append(n)
+    # Neighbours that differ in their payloads alone are told once what they share.
+    alike = [list(some) for _, some in itertools.groupby(plain, key=lambda n: jobs[n][:1] + jobs[n][2:])]
+    elements = [_as_json(jobs[some[0]], "[" + ",".join([jobs[n].payload for n in some]) + "]") for some in alike]
+    elements += [_as_json(jobs[n], jobs[n].payload) for n in keyed]
     data = "%s" if notify else "CASE WHEN set_config('pgjobs.notify', 'off', true) = 'off' THEN %s END"
     answers: list[tuple[int, bool, str]] = [(0, False, "")] * len(jobs)
-    for place, *answer in rows(
+    for place, ids, created, action in rows(
         connection,
-        f"SELECT place, id, created, action FROM pgjobs_enqueue_many({data}::jsonb, %s)",  # noqa: S608
-        (text, parent_id),
+        f"SELECT place, ids, created, action FROM pgjobs_enqueue_many({data}::jsonb, %s)",  # noqa: S608
+        ("[" + ",".join(elements) + "]", parent_id),
     ):
-        answers[place - 1] = tuple(answer)
+        if place is None:
+            for n, id_ in zip(plain, ids, strict=True):
+                answers[n] = (id_, created, action)
+        else:
+            answers[keyed[place - 1 - len(alike)]] = (ids[0], created, action)
     return answers
 
 
-def _as_json(job: NewJob) -> str:
-    """One element of ``p_jobs``; the payload goes in as the text that it already is."""
+def _as_json(job: NewJob, payload: str) -> str:
+    """One element of ``p_jobs``; the payload, or an array of them, goes in as the text that it already is."""
     parts = [
-        f'{{"k":{json.dumps(job.kind)},"p":{job.payload},"q":{json.dumps(job.queue)},"r":{job.priority}'
+        f'{{"k":{json.dumps(job.kind)},"p":{payload},"q":{json.dumps(job.queue)},"r":{job.priority}'
         f',"n":{job.max_attempts},"t":{"null" if job.timeout is None else repr(job.timeout)}'
     ]
     if isinstance(job.run_after, dt.datetime):

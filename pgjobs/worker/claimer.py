@@ -18,17 +18,13 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from .. import store
 from ..conf import Settings
 from .held import Held, HeldJobs, Pool, Stage
-from .reach import Reach, Sleeper
+from .reach import LINGER, Reach, Sleeper
 
 MOST = 1000
 """Jobs that one claim takes at most."""
 
 FEWEST_PAUSE = 0.02
 """Seconds until a job that is about to come due is looked for, at least."""
-
-LINGER = 0.01
-"""Seconds between a claim that found some jobs and the next: who inserts meanwhile need not tell. (Each notification takes a
-lock of the whole server at its commit.)"""
 
 CAREFUL = 2.0
 """Seconds without prefetch after a claim brought jobs on their last attempt that nobody could start at once."""

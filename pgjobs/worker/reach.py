@@ -14,6 +14,10 @@ SWEEP = 1.0
 SWEEP_TIMES = 10
 """While that is so, everything is read from the beginning each second, or after ten times as long as that took."""
 
+LINGER = 0.01
+"""Seconds between a claim that found some jobs and the next: who inserts meanwhile need not tell. (Each notification takes a
+lock of the whole server at its commit.)"""
+
 NAP, LONGEST_NAP = 0.05, 0.8
 """Seconds between looks for what was committed without a word, while transactions from before the falling asleep are open."""
 
@@ -69,25 +73,27 @@ class Sleeper:
         self.asleep = False
         self._session: object = None
         self._unsettled: int | None = None
-        self._nap = NAP
+        self._nap = LINGER
 
     def in_session(self, session: object) -> bool:
         """Whether it is asleep in a database session: a lost connection took the lock with it."""
         if session is not self._session:
-            self._session, self.asleep, self._unsettled = session, False, None
+            self._session, self.asleep, self._unsettled, self._nap = session, False, None, LINGER
         return self.asleep
 
     def saw(self, claim: store.Claim) -> None:
         """A claim was made in the session."""
-        if claim.asleep and not self.asleep:
+        if claim.unsettled is not None:
             self._unsettled, self._nap = claim.unsettled, NAP
         elif not claim.asleep or (self._unsettled is not None and claim.settled >= self._unsettled):
             self._unsettled = None
+        if self.asleep and not claim.asleep:
+            self._nap = LINGER
         self.asleep = claim.asleep
 
     def nap(self) -> float:
-        """Seconds until the next look."""
-        if self._unsettled is None:
+        """Seconds until the next look, after a claim that found nothing."""
+        if self.asleep and self._unsettled is None:
             return float("inf")
-        nap, self._nap = self._nap, min(2 * self._nap, LONGEST_NAP)
+        nap, self._nap = self._nap, min(2 * self._nap, LONGEST_NAP)  # not asleep: somebody held the lock, so try again
         return nap

@@ -179,7 +179,7 @@ def test_ids_and_counters_beyond_32_bits() -> None:
         rows("SELECT id FROM pgjobs_enqueue('x', p_parent_id => %s)", 2**33)[0][0] for _ in range(3)
     )
     assert first == 2**31 + 5
-    claimed = store.claim(connection, 2, "w", queues=None, exclude_queues=(), kinds=None, lease=15)
+    claimed = store.claim(connection, 2, "w", queues=None, exclude_queues=(), kinds=None, lease=15).jobs
     assert [job.id for job in claimed] == [first, second]
     assert store.cancel(connection, [first, second, third]) == {
         first: "requested",

@@ -92,8 +92,33 @@ def test_an_inserter_keeps_no_lock(connect: Connect) -> None:
     """In a transaction that stays open it would make others believe that somebody sleeps; and worse, the workers wait."""
     web = connect(autocommit=False)
     web.execute(INSERT)
-    locks = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"
+    locks = "SELECT count(*) FROM pg_locks l JOIN pg_database d ON d.oid = l.database AND d.datname = current_database() WHERE locktype = 'advisory'"
     assert web.execute(locks).fetchone() == (0,)
+
+
+def test_a_worker_of_some_queues_is_told_of_those(connect: Connect, heard: Callable[[], list[str]]) -> None:
+    worker, web = connect(), connect()
+    doze = CLAIM.replace("NULL, '15 s'", "ARRAY['p', 'q'], '15 s'")
+    assert worker.execute(doze, (False, True)).fetchall()[0][0]["asleep"]
+    web.execute(INSERT.replace("'q'", "'other'"))
+    assert heard() == []
+    web.execute(INSERT)
+    assert heard() == ["q"]
+    assert not worker.execute(doze, (True, True)).fetchall()[0][0]["asleep"]
+    web.execute(INSERT)
+    assert heard() == []
+
+
+def test_a_lock_that_somebody_keeps_holds_no_worker_up(connect: Connect, heard: Callable[[], list[str]]) -> None:
+    """An inserter that was interrupted between taking and giving back, for example."""
+    worker, web = connect(), connect()
+    web.execute("SELECT pg_advisory_lock(b.class, b.id) FROM pgjobs_bell('p') b")
+    doze = CLAIM.replace("NULL, '15 s'", "ARRAY['o', 'p', 'q'], '15 s'")
+    assert worker.execute(doze, (False, True)).fetchall()[0][0]["asleep"] is False
+    locks = "SELECT count(*) FROM pg_locks l JOIN pg_database d ON d.oid = l.database AND d.datname = current_database() WHERE locktype = 'advisory'"
+    assert worker.execute(locks).fetchone() == (1,), "it keeps none of the others"
+    web.execute("SELECT pg_advisory_unlock_all()")
+    assert worker.execute(doze, (False, True)).fetchall()[0][0]["asleep"] is True
 
 
 def test_the_store_answers_what_was_seen() -> None:
