@@ -30,6 +30,11 @@ logger = logging.getLogger("pgjobs")
 STRANGER = dt.timedelta(seconds=5)
 """A schedule whose kind or payload this code does not know is left to workers that do, for so long."""
 
+STRANGERS_JOB = "its job waits for a program that runs it"
+
+NOTHING = store.NewJob(kind="nothing", payload="{}", queue="default", priority=0, max_attempts=1, timeout=None)
+"""The job where all that is due came too late."""
+
 FIRST_PAUSE, LONGEST_PAUSE = 5.0, 300.0
 """Seconds until a schedule that met an error is tried again: the first time, doubled each time, at most."""
 
@@ -87,33 +92,28 @@ class Firing:
         times, following = decision.times, decision.following
         if schedule.payload_from and len(times) > 1:  # each has a payload of its own: one at a time
             times, following = times[:1], times[1]
-        payload = self._payload(schedule, times[0] if times else None)
-        known = registry.find(schedule.kind) is not None
+        known = registry.find(schedule.kind) is not None or not times
+        payload = self._payload(schedule, times[0]) if times else {}
         if payload is None or not (known or self._is_left_over(schedule)):
             return False
-        note = (
-            ""
-            if known
-            else f"no handler of kind {schedule.kind!r} in the code: its job waits for a program that runs it"
-        )
-        prepared = enqueueing.prepare(schedule.kind, payload, queue=schedule.queue or UNSET)
+        new = enqueueing.prepare(schedule.kind, payload, queue=schedule.queue or UNSET).new if times else NOTHING
         ticked = store.tick(
             connection,
             schedule,
-            prepared.new,
+            new,
             times=times,
             missed=decision.missed,
             following=following,
-            note=note,
+            note="" if known else f"no handler of kind {schedule.kind!r} in the code: {STRANGERS_JOB}",
             once=not known,
             notify=self._settings.NOTIFY,
         )
-        self._tell(schedule, prepared.new, ticked)
+        self._tell(schedule, new, ticked)
         return bool(ticked)
 
-    def _payload(self, schedule: store.DueSchedule, scheduled_for: dt.datetime | None) -> Mapping[str, Any] | None:
+    def _payload(self, schedule: store.DueSchedule, scheduled_for: dt.datetime) -> Mapping[str, Any] | None:
         """The payload of a tick; None: not yet, or not here."""
-        if not schedule.payload_from or scheduled_for is None:
+        if not schedule.payload_from:
             return schedule.payload
         _, declared = registry.schedules().get(schedule.name, (None, None))
         if declared is not None and declared.payload_from:

@@ -298,6 +298,22 @@ def test_a_callable_that_hangs_holds_up_nobody(
     assert len(jobs(one)) == 1
 
 
+def test_a_tick_that_came_too_late_needs_no_payload(handler: Any) -> None:
+    def never() -> dict[str, Any]:
+        raise AssertionError("called for a tick that is not fired")
+
+    @handler(kind="needy", every=60, schedule_payload=never, schedule_name="made")
+    def needy(a: int) -> None: ...
+
+    one = schedule(
+        name="made", kind="needy", payload={}, payload_from="somewhere", max_lateness=SECOND, cron="0 0 1 1 *"
+    )
+    nominal = overdue(one, 5 * MINUTE)
+    assert look() == 1
+    assert ticks(one) == [(nominal, "missed")]
+    assert fresh(one.pk).last_error == ""
+
+
 def test_a_payload_whose_code_is_not_here_is_left_to_others_then_told() -> None:
     """F97: an old worker of a rolling deploy, or code that was rolled back."""
     one = schedule(payload_from="shop.jobs.gone")
