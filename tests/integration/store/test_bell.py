@@ -92,7 +92,10 @@ def test_an_inserter_keeps_no_lock(connect: Connect) -> None:
     """In a transaction that stays open it would make others believe that somebody sleeps; and worse, the workers wait."""
     web = connect(autocommit=False)
     web.execute(INSERT)
-    locks = "SELECT count(*) FROM pg_locks l JOIN pg_database d ON d.oid = l.database AND d.datname = current_database() WHERE locktype = 'advisory'"
+    locks = (
+        "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"
+        " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+    )
     assert web.execute(locks).fetchone() == (0,)
 
 
@@ -115,7 +118,10 @@ def test_a_lock_that_somebody_keeps_holds_no_worker_up(connect: Connect, heard: 
     web.execute("SELECT pg_advisory_lock(b.class, b.id) FROM pgjobs_bell('p') b")
     doze = CLAIM.replace("NULL, '15 s'", "ARRAY['o', 'p', 'q'], '15 s'")
     assert worker.execute(doze, (False, True)).fetchall()[0][0]["asleep"] is False
-    locks = "SELECT count(*) FROM pg_locks l JOIN pg_database d ON d.oid = l.database AND d.datname = current_database() WHERE locktype = 'advisory'"
+    locks = (
+        "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"
+        " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+    )
     assert worker.execute(locks).fetchone() == (1,), "it keeps none of the others"
     web.execute("SELECT pg_advisory_unlock_all()")
     assert worker.execute(doze, (False, True)).fetchall()[0][0]["asleep"] is True

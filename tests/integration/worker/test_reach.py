@@ -190,7 +190,10 @@ def test_a_worker_that_lost_its_connection_falls_asleep_anew(workers: Workers) -
             " AND datname = current_database()"
         )
     worker.worker._claimer.wakes.ring()
-    sleepers = "SELECT count(*) FROM pg_locks l JOIN pg_database d ON d.oid = l.database AND d.datname = current_database() WHERE locktype = 'advisory' AND mode = 'ShareLock' AND granted"
+    sleepers = (
+        "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ShareLock' AND granted"
+        " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+    )
 
     def asleep() -> bool:
         with connection.cursor() as cursor:
