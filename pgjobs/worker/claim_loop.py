@@ -113,6 +113,7 @@ class ClaimLoop:
                 intake.more = came >= room
                 full = full or intake.more
                 got = (got or 0) + came
+        self.places = (*self.places[1:], *self.places[:1])  # where only one job may run at all, each has its turn
         return full, got
 
     def give_back(self, some: Sequence[Held]) -> None:
