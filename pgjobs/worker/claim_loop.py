@@ -119,6 +119,7 @@ class ClaimLoop:
                 intake.more = came >= room
                 full, got = full or intake.more, (got or 0) + came
                 due = min((d for d in (due, next_due) if d is not None), default=None)
+        self.places = (*self.places[1:], *self.places[:1])  # where only one job may run at all, each has its turn
         return full, got, due
 
     def give_back(self, some: Sequence[Held]) -> None:

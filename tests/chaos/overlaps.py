@@ -79,8 +79,13 @@ def frozen_processes_go(history: History) -> Iterator[tuple[int, str]]:
 
 
 def _given_back(history: History, move: Move) -> bool:
-    """Whether a worker was told to stop, and its supervisor gave back what still ran: the attempt too, while it may."""
+    """Whether a worker was told to stop, and its supervisor gave back what still ran, the attempt too while it may; or
+    finished what had returned, which the worker itself could not record in time.
+    """
     told = any(t.kind == "deploy" and move.pid in t.pids and t.began <= move.at for t in history.troubles)
+    if move.new == "done":
+        runs = history.runs_of_job.get(move.job, ())
+        return told and any(move.lease_old in run.leases and run.how == "returned" for run in runs)
     return told and (move.attempts_new < (move.attempts_old or 0) or (move.refunds_old or 0) >= MOST_REFUNDS)
 
 

@@ -253,6 +253,9 @@ BROKEN: dict[str, dict[str, Callable[[], Story]]] = {
         "undertaken": lambda: killed("pause"),
         "undertaken after a short stop": lambda: killed("stop worker briefly"),
         "undertaken by a deploy": lambda: killed("deploy"),
+        "finished by a deploy, and had not returned": lambda: (
+            one().claimed(1).trouble("deploy", 1.5, 6, 11).ended(5, who="pgjobs undertaker")
+        ),
     },
     "frozen_processes_go": {
         "too late": lambda: frozen(9.5),
@@ -332,6 +335,9 @@ GOOD: dict[str, Callable[[], Story]] = {
     "released at the end of grace": released_late,
     "given back by the supervisor after a deploy": lambda: (
         one().claimed(1).trouble("deploy", 1.5, 6, 11).refunded(5, who="pgjobs undertaker").ran(6, by=B)
+    ),
+    "finished by the supervisor after a deploy, for it had returned": lambda: (
+        one().claimed(1).trouble("deploy", 1.5, 6, 11).returned(2).ended(5, who="pgjobs undertaker")
     ),
     "the sixth release": lambda: with_(
         one().claimed(1).refunded(2, attempts_new=1, refunds_old=5).ran(3, by=B), gone={11: 2.5}

@@ -125,6 +125,16 @@ def test_what_waits_too_long_in_the_buffer_is_given_back(workers: Workers) -> No
     assert all(not history(job.id) for job in rest), "that is no failure"
 
 
+def test_suspects_of_threads_do_not_starve_those_of_the_event_loop(workers: Workers) -> None:
+    """One runs at a time, wherever: a coroutine has its turn while there are still others."""
+    threads = [JobFactory(suspect=True) for _ in range(6)]
+    coroutine = JobFactory(kind="scripted_async", suspect=True)
+    workers.drain({"suspects": True}, THREADS=1, PREFETCH_MS=0, ASYNC_CONCURRENCY=1)
+    started = Job.objects.filter(status="done").order_by("started_at").values_list("pk", flat=True)
+    assert len(started) == len(threads) + 1
+    assert list(started).index(coroutine.pk) <= 1
+
+
 # Pauses --------------------------------------------------------------------------------------------------------------
 
 

@@ -173,10 +173,10 @@ def test_a_minute_away(jobs: Jobs, run_jobs: Fleet, server: Server) -> None:
 
 def test_it_is_read_only_for_a_while(jobs: Jobs, worker: Process) -> None:
     """As after a failover to a standby."""
-    usage = Usage(worker)
     with jobs.server.connect() as connection:
         id_ = jobs.script(["sleep", 4])
         jobs.wait_event(id_, "start")
+        usage = Usage(worker)
         connection.execute("ALTER SYSTEM SET default_transaction_read_only = on")
         connection.execute("SELECT pg_reload_conf()")
         worker.wait_for("does not answer as it should")
