@@ -92,81 +92,30 @@ class Migration(migrations.Migration):
             name="Job",
             fields=[
                 ("id", models.BigAutoField(primary_key=True, serialize=False)),
-                ("kind", models.TextField(help_text="The name of the handler.", verbose_name="kind")),
-                ("queue", models.TextField(db_default=models.Value("default"), verbose_name="queue")),
-                (
-                    "payload",
-                    models.JSONField(
-                        blank=True, db_default=models.Value({}, output_field=models.JSONField()), verbose_name="payload"
-                    ),
-                ),
-                (
-                    "priority",
-                    models.SmallIntegerField(
-                        db_default=0, help_text="From -100 to 100; the highest runs first.", verbose_name="priority"
-                    ),
-                ),
-                (
-                    "status",
-                    models.TextField(
-                        choices=[
-                            ("pending", "Pending"),
-                            ("reserved", "Running"),
-                            ("done", "Done"),
-                            ("failed", "Failed"),
-                            ("dead", "Dead"),
-                            ("cancelled", "Cancelled"),
-                        ],
-                        db_default=models.Value("pending"),
-                        verbose_name="status",
-                    ),
-                ),
                 (
                     "run_after",
                     models.DateTimeField(
                         db_default=django.db.models.functions.datetime.Now(), verbose_name="run after"
                     ),
                 ),
+                (
+                    "created_at",
+                    models.DateTimeField(
+                        db_default=django.db.models.functions.datetime.Now(), verbose_name="created at"
+                    ),
+                ),
+                (
+                    "updated_at",
+                    models.DateTimeField(
+                        db_default=django.db.models.functions.datetime.Now(), verbose_name="updated at"
+                    ),
+                ),
                 ("attempts", models.IntegerField(db_default=0, verbose_name="attempts")),
                 ("max_attempts", models.IntegerField(db_default=10, verbose_name="max attempts")),
                 (
-                    "timeout",
-                    models.DurationField(
-                        blank=True,
-                        db_default=datetime.timedelta(seconds=300),
-                        help_text="Empty: no limit.",
-                        null=True,
-                        verbose_name="timeout",
-                    ),
-                ),
-                ("dedupe_key", models.TextField(blank=True, null=True, verbose_name="dedupe key")),
-                (
-                    "lease",
-                    models.BigIntegerField(
-                        blank=True, help_text="The token of the claim that holds the job.", null=True
-                    ),
-                ),
-                ("reserved_by", models.TextField(blank=True, null=True, verbose_name="reserved by")),
-                ("reserved_at", models.DateTimeField(blank=True, null=True, verbose_name="reserved at")),
-                ("reserved_until", models.DateTimeField(blank=True, null=True, verbose_name="reserved until")),
-                ("worker", models.TextField(blank=True, null=True, verbose_name="last worker")),
-                (
-                    "worker_ids",
-                    pgjobs.models.fields.Array(
-                        "text",
-                        blank=True,
-                        db_default=models.Value("{}"),
-                        help_text="Who ran it, one entry an attempt, the latest 32.",
-                    ),
-                ),
-                ("last_error", models.TextField(blank=True, null=True, verbose_name="last error")),
-                ("error_class", models.TextField(blank=True, null=True, verbose_name="error class")),
-                ("result", models.JSONField(blank=True, null=True, verbose_name="result")),
-                ("progress", models.JSONField(blank=True, null=True, verbose_name="progress")),
-                (
-                    "meta",
-                    models.JSONField(
-                        blank=True, help_text="Context of the enqueueing code.", null=True, verbose_name="meta"
+                    "priority",
+                    models.SmallIntegerField(
+                        db_default=0, help_text="From -100 to 100; the highest runs first.", verbose_name="priority"
                     ),
                 ),
                 (
@@ -186,31 +135,82 @@ class Migration(migrations.Migration):
                     models.BooleanField(db_default=False, help_text="Its worker died while it ran: it runs alone."),
                 ),
                 (
+                    "status",
+                    models.TextField(
+                        choices=[
+                            ("pending", "Pending"),
+                            ("reserved", "Running"),
+                            ("done", "Done"),
+                            ("failed", "Failed"),
+                            ("dead", "Dead"),
+                            ("cancelled", "Cancelled"),
+                        ],
+                        db_default=models.Value("pending"),
+                        verbose_name="status",
+                    ),
+                ),
+                ("queue", models.TextField(db_default=models.Value("default"), verbose_name="queue")),
+                ("kind", models.TextField(help_text="The name of the handler.", verbose_name="kind")),
+                (
+                    "lease",
+                    models.BigIntegerField(
+                        blank=True, help_text="The token of the claim that holds the job.", null=True
+                    ),
+                ),
+                ("reserved_until", models.DateTimeField(blank=True, null=True, verbose_name="reserved until")),
+                ("reserved_at", models.DateTimeField(blank=True, null=True, verbose_name="reserved at")),
+                ("last_attempted_at", models.DateTimeField(blank=True, null=True, verbose_name="last attempted at")),
+                ("started_at", models.DateTimeField(blank=True, null=True, verbose_name="first started at")),
+                ("finished_at", models.DateTimeField(blank=True, null=True, verbose_name="finished at")),
+                ("expires_at", models.DateTimeField(blank=True, null=True, verbose_name="expires at")),
+                (
                     "cancel_requested_at",
                     models.DateTimeField(blank=True, null=True, verbose_name="cancel requested at"),
                 ),
-                ("expires_at", models.DateTimeField(blank=True, null=True, verbose_name="expires at")),
+                (
+                    "timeout",
+                    models.DurationField(
+                        blank=True,
+                        db_default=datetime.timedelta(seconds=300),
+                        help_text="Empty: no limit.",
+                        null=True,
+                        verbose_name="timeout",
+                    ),
+                ),
                 ("schedule_id", models.BigIntegerField(blank=True, null=True)),
                 ("scheduled_for", models.DateTimeField(blank=True, null=True, verbose_name="scheduled for")),
                 (
                     "parent_id",
                     models.BigIntegerField(blank=True, help_text="The job whose handler enqueued this one.", null=True),
                 ),
+                ("dedupe_key", models.TextField(blank=True, null=True, verbose_name="dedupe key")),
+                ("reserved_by", models.TextField(blank=True, null=True, verbose_name="reserved by")),
+                ("worker", models.TextField(blank=True, null=True, verbose_name="last worker")),
                 (
-                    "created_at",
-                    models.DateTimeField(
-                        db_default=django.db.models.functions.datetime.Now(), verbose_name="created at"
+                    "worker_ids",
+                    pgjobs.models.fields.Array(
+                        "text",
+                        blank=True,
+                        db_default=models.Value("{}"),
+                        help_text="Who ran it, one entry an attempt, the latest 32.",
                     ),
                 ),
                 (
-                    "updated_at",
-                    models.DateTimeField(
-                        db_default=django.db.models.functions.datetime.Now(), verbose_name="updated at"
+                    "payload",
+                    models.JSONField(
+                        blank=True, db_default=models.Value({}, output_field=models.JSONField()), verbose_name="payload"
                     ),
                 ),
-                ("started_at", models.DateTimeField(blank=True, null=True, verbose_name="first started at")),
-                ("last_attempted_at", models.DateTimeField(blank=True, null=True, verbose_name="last attempted at")),
-                ("finished_at", models.DateTimeField(blank=True, null=True, verbose_name="finished at")),
+                (
+                    "meta",
+                    models.JSONField(
+                        blank=True, help_text="Context of the enqueueing code.", null=True, verbose_name="meta"
+                    ),
+                ),
+                ("last_error", models.TextField(blank=True, null=True, verbose_name="last error")),
+                ("error_class", models.TextField(blank=True, null=True, verbose_name="error class")),
+                ("result", models.JSONField(blank=True, null=True, verbose_name="result")),
+                ("progress", models.JSONField(blank=True, null=True, verbose_name="progress")),
             ],
             options={
                 "verbose_name": "job",
@@ -822,85 +822,32 @@ class Migration(migrations.Migration):
                     name="ArchivedJob",
                     fields=[
                         ("id", models.BigAutoField(primary_key=True, serialize=False)),
-                        ("kind", models.TextField(help_text="The name of the handler.", verbose_name="kind")),
-                        ("queue", models.TextField(db_default=models.Value("default"), verbose_name="queue")),
-                        (
-                            "payload",
-                            models.JSONField(
-                                blank=True,
-                                db_default=models.Value({}, output_field=models.JSONField()),
-                                verbose_name="payload",
-                            ),
-                        ),
-                        (
-                            "priority",
-                            models.SmallIntegerField(
-                                db_default=0,
-                                help_text="From -100 to 100; the highest runs first.",
-                                verbose_name="priority",
-                            ),
-                        ),
-                        (
-                            "status",
-                            models.TextField(
-                                choices=[
-                                    ("pending", "Pending"),
-                                    ("reserved", "Running"),
-                                    ("done", "Done"),
-                                    ("failed", "Failed"),
-                                    ("dead", "Dead"),
-                                    ("cancelled", "Cancelled"),
-                                ],
-                                db_default=models.Value("pending"),
-                                verbose_name="status",
-                            ),
-                        ),
                         (
                             "run_after",
                             models.DateTimeField(
                                 db_default=django.db.models.functions.datetime.Now(), verbose_name="run after"
                             ),
                         ),
+                        (
+                            "created_at",
+                            models.DateTimeField(
+                                db_default=django.db.models.functions.datetime.Now(), verbose_name="created at"
+                            ),
+                        ),
+                        (
+                            "updated_at",
+                            models.DateTimeField(
+                                db_default=django.db.models.functions.datetime.Now(), verbose_name="updated at"
+                            ),
+                        ),
                         ("attempts", models.IntegerField(db_default=0, verbose_name="attempts")),
                         ("max_attempts", models.IntegerField(db_default=10, verbose_name="max attempts")),
                         (
-                            "timeout",
-                            models.DurationField(
-                                blank=True,
-                                db_default=datetime.timedelta(seconds=300),
-                                help_text="Empty: no limit.",
-                                null=True,
-                                verbose_name="timeout",
-                            ),
-                        ),
-                        ("dedupe_key", models.TextField(blank=True, null=True, verbose_name="dedupe key")),
-                        (
-                            "lease",
-                            models.BigIntegerField(
-                                blank=True, help_text="The token of the claim that holds the job.", null=True
-                            ),
-                        ),
-                        ("reserved_by", models.TextField(blank=True, null=True, verbose_name="reserved by")),
-                        ("reserved_at", models.DateTimeField(blank=True, null=True, verbose_name="reserved at")),
-                        ("reserved_until", models.DateTimeField(blank=True, null=True, verbose_name="reserved until")),
-                        ("worker", models.TextField(blank=True, null=True, verbose_name="last worker")),
-                        (
-                            "worker_ids",
-                            pgjobs.models.fields.Array(
-                                "text",
-                                blank=True,
-                                db_default=models.Value("{}"),
-                                help_text="Who ran it, one entry an attempt, the latest 32.",
-                            ),
-                        ),
-                        ("last_error", models.TextField(blank=True, null=True, verbose_name="last error")),
-                        ("error_class", models.TextField(blank=True, null=True, verbose_name="error class")),
-                        ("result", models.JSONField(blank=True, null=True, verbose_name="result")),
-                        ("progress", models.JSONField(blank=True, null=True, verbose_name="progress")),
-                        (
-                            "meta",
-                            models.JSONField(
-                                blank=True, help_text="Context of the enqueueing code.", null=True, verbose_name="meta"
+                            "priority",
+                            models.SmallIntegerField(
+                                db_default=0,
+                                help_text="From -100 to 100; the highest runs first.",
+                                verbose_name="priority",
                             ),
                         ),
                         (
@@ -928,10 +875,51 @@ class Migration(migrations.Migration):
                             ),
                         ),
                         (
+                            "status",
+                            models.TextField(
+                                choices=[
+                                    ("pending", "Pending"),
+                                    ("reserved", "Running"),
+                                    ("done", "Done"),
+                                    ("failed", "Failed"),
+                                    ("dead", "Dead"),
+                                    ("cancelled", "Cancelled"),
+                                ],
+                                db_default=models.Value("pending"),
+                                verbose_name="status",
+                            ),
+                        ),
+                        ("queue", models.TextField(db_default=models.Value("default"), verbose_name="queue")),
+                        ("kind", models.TextField(help_text="The name of the handler.", verbose_name="kind")),
+                        (
+                            "lease",
+                            models.BigIntegerField(
+                                blank=True, help_text="The token of the claim that holds the job.", null=True
+                            ),
+                        ),
+                        ("reserved_until", models.DateTimeField(blank=True, null=True, verbose_name="reserved until")),
+                        ("reserved_at", models.DateTimeField(blank=True, null=True, verbose_name="reserved at")),
+                        (
+                            "last_attempted_at",
+                            models.DateTimeField(blank=True, null=True, verbose_name="last attempted at"),
+                        ),
+                        ("started_at", models.DateTimeField(blank=True, null=True, verbose_name="first started at")),
+                        ("finished_at", models.DateTimeField(blank=True, null=True, verbose_name="finished at")),
+                        ("expires_at", models.DateTimeField(blank=True, null=True, verbose_name="expires at")),
+                        (
                             "cancel_requested_at",
                             models.DateTimeField(blank=True, null=True, verbose_name="cancel requested at"),
                         ),
-                        ("expires_at", models.DateTimeField(blank=True, null=True, verbose_name="expires at")),
+                        (
+                            "timeout",
+                            models.DurationField(
+                                blank=True,
+                                db_default=datetime.timedelta(seconds=300),
+                                help_text="Empty: no limit.",
+                                null=True,
+                                verbose_name="timeout",
+                            ),
+                        ),
                         ("schedule_id", models.BigIntegerField(blank=True, null=True)),
                         ("scheduled_for", models.DateTimeField(blank=True, null=True, verbose_name="scheduled for")),
                         (
@@ -940,24 +928,36 @@ class Migration(migrations.Migration):
                                 blank=True, help_text="The job whose handler enqueued this one.", null=True
                             ),
                         ),
+                        ("dedupe_key", models.TextField(blank=True, null=True, verbose_name="dedupe key")),
+                        ("reserved_by", models.TextField(blank=True, null=True, verbose_name="reserved by")),
+                        ("worker", models.TextField(blank=True, null=True, verbose_name="last worker")),
                         (
-                            "created_at",
-                            models.DateTimeField(
-                                db_default=django.db.models.functions.datetime.Now(), verbose_name="created at"
+                            "worker_ids",
+                            pgjobs.models.fields.Array(
+                                "text",
+                                blank=True,
+                                db_default=models.Value("{}"),
+                                help_text="Who ran it, one entry an attempt, the latest 32.",
                             ),
                         ),
                         (
-                            "updated_at",
-                            models.DateTimeField(
-                                db_default=django.db.models.functions.datetime.Now(), verbose_name="updated at"
+                            "payload",
+                            models.JSONField(
+                                blank=True,
+                                db_default=models.Value({}, output_field=models.JSONField()),
+                                verbose_name="payload",
                             ),
                         ),
-                        ("started_at", models.DateTimeField(blank=True, null=True, verbose_name="first started at")),
                         (
-                            "last_attempted_at",
-                            models.DateTimeField(blank=True, null=True, verbose_name="last attempted at"),
+                            "meta",
+                            models.JSONField(
+                                blank=True, help_text="Context of the enqueueing code.", null=True, verbose_name="meta"
+                            ),
                         ),
-                        ("finished_at", models.DateTimeField(blank=True, null=True, verbose_name="finished at")),
+                        ("last_error", models.TextField(blank=True, null=True, verbose_name="last error")),
+                        ("error_class", models.TextField(blank=True, null=True, verbose_name="error class")),
+                        ("result", models.JSONField(blank=True, null=True, verbose_name="result")),
+                        ("progress", models.JSONField(blank=True, null=True, verbose_name="progress")),
                         (
                             "archived_at",
                             models.DateTimeField(

@@ -21,46 +21,47 @@ LAST = dt.datetime(9999, 12, 30, tzinfo=dt.UTC)
 class JobColumns(models.Model):
     """What a job and an archived job have in common. Everything but ``kind`` has a default in the database."""
 
+    # In an order that PostgreSQL reads fast: first what has a fixed width and is never NULL, then what claims look at.
     id = models.BigAutoField(primary_key=True)
-    kind = models.TextField(_("kind"), help_text=_("The name of the handler."))
-    queue = models.TextField(_("queue"), db_default=Value("default"))
-    payload = models.JSONField(_("payload"), blank=True, db_default=Value({}, output_field=models.JSONField()))
+    run_after = models.DateTimeField(_("run after"), db_default=Now())
+    created_at = models.DateTimeField(_("created at"), db_default=Now())
+    updated_at = models.DateTimeField(_("updated at"), db_default=Now())
+    attempts = models.IntegerField(_("attempts"), db_default=0)
+    max_attempts = models.IntegerField(_("max attempts"), db_default=10)
     priority = models.SmallIntegerField(
         _("priority"), db_default=0, help_text=_("From -100 to 100; the highest runs first.")
     )
-    status = models.TextField(_("status"), choices=Status.choices, db_default=Value("pending"))
-    run_after = models.DateTimeField(_("run after"), db_default=Now())
-    attempts = models.IntegerField(_("attempts"), db_default=0)
-    max_attempts = models.IntegerField(_("max attempts"), db_default=10)
-    timeout = models.DurationField(
-        _("timeout"), null=True, blank=True, db_default=dt.timedelta(minutes=5), help_text=_("Empty: no limit.")
-    )
-    dedupe_key = models.TextField(_("dedupe key"), null=True, blank=True)  # noqa: DJ001 - NULL means no key; '' is refused
-    lease = models.BigIntegerField(null=True, blank=True, help_text=_("The token of the claim that holds the job."))
-    reserved_by = models.TextField(_("reserved by"), null=True, blank=True)  # noqa: DJ001
-    reserved_at = models.DateTimeField(_("reserved at"), null=True, blank=True)
-    reserved_until = models.DateTimeField(_("reserved until"), null=True, blank=True)
-    worker = models.TextField(_("last worker"), null=True, blank=True)  # noqa: DJ001
-    worker_ids = texts(help_text=_("Who ran it, one entry an attempt, the latest 32."))
-    last_error = models.TextField(_("last error"), null=True, blank=True)  # noqa: DJ001
-    error_class = models.TextField(_("error class"), null=True, blank=True)  # noqa: DJ001
-    result = models.JSONField(_("result"), null=True, blank=True)
-    progress = models.JSONField(_("progress"), null=True, blank=True)
-    meta = models.JSONField(_("meta"), null=True, blank=True, help_text=_("Context of the enqueueing code."))
     refunds = models.SmallIntegerField(db_default=0, help_text=_("Attempts given back by stopping workers."))
     snoozes = models.SmallIntegerField(db_default=0, help_text=_("Times that the handler asked to run later."))
     lost = models.SmallIntegerField(db_default=0, help_text=_("Attempts lost with their worker, in a row."))
     suspect = models.BooleanField(db_default=False, help_text=_("Its worker died while it ran: it runs alone."))
-    cancel_requested_at = models.DateTimeField(_("cancel requested at"), null=True, blank=True)
+    status = models.TextField(_("status"), choices=Status.choices, db_default=Value("pending"))
+    queue = models.TextField(_("queue"), db_default=Value("default"))
+    kind = models.TextField(_("kind"), help_text=_("The name of the handler."))
+    lease = models.BigIntegerField(null=True, blank=True, help_text=_("The token of the claim that holds the job."))
+    reserved_until = models.DateTimeField(_("reserved until"), null=True, blank=True)
+    reserved_at = models.DateTimeField(_("reserved at"), null=True, blank=True)
+    last_attempted_at = models.DateTimeField(_("last attempted at"), null=True, blank=True)
+    started_at = models.DateTimeField(_("first started at"), null=True, blank=True)
+    finished_at = models.DateTimeField(_("finished at"), null=True, blank=True)
     expires_at = models.DateTimeField(_("expires at"), null=True, blank=True)
+    cancel_requested_at = models.DateTimeField(_("cancel requested at"), null=True, blank=True)
+    timeout = models.DurationField(
+        _("timeout"), null=True, blank=True, db_default=dt.timedelta(minutes=5), help_text=_("Empty: no limit.")
+    )
     schedule_id = models.BigIntegerField(null=True, blank=True)
     scheduled_for = models.DateTimeField(_("scheduled for"), null=True, blank=True)
     parent_id = models.BigIntegerField(null=True, blank=True, help_text=_("The job whose handler enqueued this one."))
-    created_at = models.DateTimeField(_("created at"), db_default=Now())
-    updated_at = models.DateTimeField(_("updated at"), db_default=Now())
-    started_at = models.DateTimeField(_("first started at"), null=True, blank=True)
-    last_attempted_at = models.DateTimeField(_("last attempted at"), null=True, blank=True)
-    finished_at = models.DateTimeField(_("finished at"), null=True, blank=True)
+    dedupe_key = models.TextField(_("dedupe key"), null=True, blank=True)  # noqa: DJ001 - NULL means no key; '' is refused
+    reserved_by = models.TextField(_("reserved by"), null=True, blank=True)  # noqa: DJ001
+    worker = models.TextField(_("last worker"), null=True, blank=True)  # noqa: DJ001
+    worker_ids = texts(help_text=_("Who ran it, one entry an attempt, the latest 32."))
+    payload = models.JSONField(_("payload"), blank=True, db_default=Value({}, output_field=models.JSONField()))
+    meta = models.JSONField(_("meta"), null=True, blank=True, help_text=_("Context of the enqueueing code."))
+    last_error = models.TextField(_("last error"), null=True, blank=True)  # noqa: DJ001
+    error_class = models.TextField(_("error class"), null=True, blank=True)  # noqa: DJ001
+    result = models.JSONField(_("result"), null=True, blank=True)
+    progress = models.JSONField(_("progress"), null=True, blank=True)
 
     class Meta:
         abstract = True
