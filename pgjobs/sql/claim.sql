@@ -14,5 +14,6 @@ DECLARE
   v_ids bigint[];
 BEGIN
   v_ids := ARRAY(SELECT c.id FROM pgjobs_claim_many(p_limit, p_worker, p_queues, p_lease, p_kinds, p_exclude_queues, p_suspects) c WHERE c.id IS NOT NULL);
-  RETURN QUERY SELECT j.* FROM unnest(v_ids) WITH ORDINALITY u (id, n) CROSS JOIN LATERAL (SELECT * FROM pgjobs_job o WHERE o.id = u.id OFFSET 0) j ORDER BY u.n;
+  RETURN QUERY SELECT j.* FROM unnest(v_ids) u (id) CROSS JOIN LATERAL (SELECT * FROM pgjobs_job o WHERE o.id = u.id OFFSET 0) j
+  ORDER BY j.priority DESC, j.run_after, j.id;
 END $$;

@@ -1,4 +1,4 @@
--- claim, as the Python worker calls it: pending → reserved, for at most p_limit due jobs, in the order of claim.
+-- claim, as the Python worker calls it: pending → reserved, for the p_limit due jobs that are first in the order of claim.
 -- p_limit … p_suspects: as in claim; p_read: what the last call of the same worker answered, or NULL to read everything from the
 -- beginning. With it each queue and priority is read from where that call stopped, so that a mountain of rows that this worker
 -- cannot run, or of dead ones that a long transaction keeps, is walked once and not by each claim. What then comes to lie behind
@@ -7,7 +7,7 @@
 -- p_asleep: they are held already. A call that finds something lets go of them.
 -- Index: pgjobs_claim. For each queue the priorities that exist are probed from the top, and of each only the due range is
 -- read, so that a mountain of future jobs costs one probe. Where p_read knows a level, its beginning is not probed.
--- Returns what a worker needs of each job; and in a first row, whose id is NULL, as p_read for the next call: an object with
+-- Returns what a worker needs of each job, in no order (waited: seconds from due to claimed); and in a first row, whose id is NULL, as p_read for the next call: an object with
 -- swept (whether everything was read from the beginning), took (seconds of the search), due (seconds until the next pending job
 -- of these queues, or the end of a pause; only when fewer than p_limit were found; NULL: nothing waits for its time), asleep;
 -- settled and, by a call that falls asleep, unsettled (transactions: all before the first had ended when the search began; those
@@ -17,7 +17,7 @@ CREATE OR REPLACE FUNCTION pgjobs_claim_many(
   p_asleep boolean DEFAULT false, p_doze boolean DEFAULT false
 ) RETURNS TABLE (
   id bigint, lease bigint, kind text, queue text, payload jsonb, attempts integer, max_attempts integer, timeout double precision, meta jsonb,
-  scheduled_for timestamptz, lost integer, waited double precision
+  scheduled_for timestamptz, lost integer, waited double precision, priority integer
 )
 LANGUAGE plpgsql
 -- Statistics of a table that fills and empties all day mislead the planner; these leave it the index alone. (jit = off: the
@@ -190,15 +190,12 @@ BEGIN
   IF cardinality(v_rows) = 0 THEN RETURN; END IF;
   v_now := clock_timestamp();  -- the lease counts from here, however long the search took
   -- The rows are locked, so their ctids hold; a TID scan cannot be planned into anything else.
-  RETURN QUERY WITH taken AS (
-    UPDATE pgjobs_job j SET
-      status = 'reserved', attempts = j.attempts + 1, lease = v_token, reserved_by = p_worker, reserved_at = v_now,
-      reserved_until = v_now + coalesce(p_lease, j.timeout, interval '1 hour'), worker = p_worker,
-      worker_ids = j.worker_ids[greatest(cardinality(j.worker_ids) - 30, 1):] || p_worker,
-      last_attempted_at = v_now, started_at = coalesce(j.started_at, v_now), updated_at = v_now
-    WHERE j.ctid = ANY (v_rows)
-    RETURNING j.id, j.lease, j.kind, j.queue, j.payload, j.attempts, j.max_attempts, extract(epoch FROM j.timeout)::float8 AS timeout, j.meta, j.scheduled_for,
-      j.lost::integer AS lost, extract(epoch FROM v_now - j.run_after)::float8 AS waited, j.priority, j.run_after
-  ) SELECT t.id, t.lease, t.kind, t.queue, t.payload, t.attempts, t.max_attempts, t.timeout, t.meta, t.scheduled_for, t.lost, t.waited
-  FROM taken t ORDER BY t.priority DESC, t.run_after, t.id;
+  RETURN QUERY UPDATE pgjobs_job j SET
+    status = 'reserved', attempts = j.attempts + 1, lease = v_token, reserved_by = p_worker, reserved_at = v_now,
+    reserved_until = v_now + coalesce(p_lease, j.timeout, interval '1 hour'), worker = p_worker,
+    worker_ids = j.worker_ids[greatest(cardinality(j.worker_ids) - 30, 1):] || p_worker,
+    last_attempted_at = v_now, started_at = coalesce(j.started_at, v_now), updated_at = v_now
+  WHERE j.ctid = ANY (v_rows)
+  RETURNING j.id, j.lease, j.kind, j.queue, j.payload, j.attempts, j.max_attempts, extract(epoch FROM j.timeout)::float8, j.meta, j.scheduled_for,
+    j.lost::integer, extract(epoch FROM v_now - j.run_after)::float8, j.priority::integer;
 END $$;

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
-import os
 import threading
 import time
 import weakref
@@ -74,7 +73,7 @@ class AsyncExecutor:
         self._running = running
         self._ended = ended
         self._died = died
-        self._pid = os.getpid()
+        self._generation = forked.generation
         self._loop: asyncio.AbstractEventLoop
         self._ready = threading.Event()
         self._sessions: dict[str, Any] = {}
@@ -170,4 +169,4 @@ class AsyncExecutor:
         try:
             return await handler.function(*args, **arguments)
         finally:
-            forked.leave(self._pid)
+            forked.leave(self._generation)

@@ -30,6 +30,10 @@ CAREFUL = 2.0
 """Seconds without prefetch after a claim brought jobs on their last attempt that nobody could start at once."""
 
 
+NOISE = 0.02
+"""Seconds that a quick job may take because its thread had to wait for others: that does not make it a slow one."""
+
+
 class Wakes:
     """A bell that may be rung by any thread, and from within a signal handler (a lock could be held there already)."""
 
@@ -64,7 +68,8 @@ class Pace:
         if self.average is None:
             self.average = seconds
         else:
-            self.average += (seconds - self.average) * (0.2 if seconds > self.average else 0.02)
+            slow = seconds > self.average and seconds > NOISE
+            self.average += (seconds - self.average) * (0.2 if slow else 0.02)
 
 
 @dataclass(frozen=True, slots=True)

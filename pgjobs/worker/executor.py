@@ -7,7 +7,6 @@ clean up, hand the outcome on. Nothing that a handler does may reach the thread'
 from __future__ import annotations
 
 import contextvars
-import os
 import queue
 import threading
 import time
@@ -46,7 +45,7 @@ class Executor:
         self._running = running
         self._ended = ended
         self._died = died
-        self._pid = os.getpid()
+        self._generation = forked.generation
         self._slots = [Slot() for _ in range(threads)]
         self._threads = [
             threading.Thread(target=self._run, args=(slot,), name=f"pgjobs-{n}", daemon=True)
@@ -101,7 +100,8 @@ class Executor:
             with restored(held.job.meta):
                 return self._interruptible(held, slot, handler, arguments)
         finally:
-            held.log = list(kept)
+            if kept:
+                held.log = list(kept)
             if held.told:
                 hygiene.discard_all()
             hygiene.after()
@@ -144,4 +144,4 @@ class Executor:
         try:
             return handler.function(*args, **arguments)
         finally:
-            forked.leave(self._pid)
+            forked.leave(self._generation)

@@ -20,6 +20,16 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
 
 _thread = threading.local()
+generation = 0
+"""Forks between this process and the one that was started. Asked after each job, for which the pid would be a system call."""
+
+
+def _born() -> None:
+    global generation
+    generation += 1
+
+
+os.register_at_fork(after_in_child=_born)
 _opened: list[weakref.ref[Any]] = []
 _inherited: list[Any] = []
 """Kept, so that nobody says goodbye to the server on a connection that is the worker's."""
@@ -69,8 +79,8 @@ def _disown() -> None:
 
 
 def leave(worker: int) -> None:
-    """Call when a handler has ended, in a ``finally``: a process other than the worker (its pid) goes no further."""
-    if os.getpid() == worker:
+    """Call when a handler has ended, in a ``finally``: a process other than the worker (its generation) goes no further."""
+    if generation == worker:
         return
     error = sys.exc_info()[1]
     code = 0 if error is None else 1
