@@ -151,7 +151,7 @@ def test_suspects_that_a_process_could_claim_are_told() -> None:
         {"reserved": True},
         {"expires_at": timezone.now() - dt.timedelta(hours=1)},
     ],
-    ids=str,
+    ids=lambda but: next(iter(but)),
 )
 def test_suspects_that_it_could_not_claim_are_not(but: dict[str, Any]) -> None:
     JobFactory(**SUSPECT | but)
