@@ -307,12 +307,12 @@ def test_a_claim_whose_answer_is_lost_costs_no_attempt(workers: Workers, monkeyp
     claim, lost = store.claim, list[int]()
 
     def claim_and_lose(connection: Any, *args: Any, **options: Any) -> Any:
-        jobs = claim(connection, *args, **options)
-        if jobs and not lost:
-            lost.extend(job.id for job in jobs)
+        answer = claim(connection, *args, **options)
+        if answer.jobs and not lost:
+            lost.extend(job.id for job in answer.jobs)
             connection.close()
             raise OperationalError("server closed the connection unexpectedly")
-        return jobs
+        return answer
 
     monkeypatch.setattr(store, "claim", claim_and_lose)
     ids = [scripted.enqueue(steps=[["return", n]]).id for n in range(3)]
