@@ -27,6 +27,10 @@ class Finish:
     note: str | None = None
 
 
+NOTHING = Finish()
+"""It returned, and there is nothing to tell of it: as most do."""
+
+
 @dataclass(frozen=True, slots=True)
 class Finished:
     """It returned, and its finish is already part of its own transaction (``atomic=True``)."""

@@ -17,7 +17,7 @@ from ..exceptions import PayloadTypeError
 from ..store import ClaimedJob
 from . import outcome
 from .held import Held
-from .outcome import Finish, Lost, Outcome
+from .outcome import NOTHING, Finish, Lost, Outcome
 
 logger = logging.getLogger("pgjobs")
 job_logger = logging.getLogger("pgjobs.job")
@@ -79,6 +79,8 @@ class Running:
 
     def returned(self, value: object) -> Finish:
         """The ending of a handler that returned."""
+        if value is None:
+            return NOTHING
         result, note = json_payload.dumps_result(value, self.settings.MAX_PAYLOAD_BYTES)
         return Finish(result, note)
 
