@@ -82,6 +82,7 @@ def test_four_processes_over_eight_seconds(run_jobs: Start) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.minutes
 @pytest.mark.timeout(600)
 def test_ten_processes_over_three_minutes_of_every_minute(run_jobs: Start) -> None:
     """F85: one job a minute."""
@@ -98,6 +99,7 @@ def test_ten_processes_over_three_minutes_of_every_minute(run_jobs: Start) -> No
 
 
 @pytest.mark.slow
+@pytest.mark.minutes
 @pytest.mark.timeout(600)
 def test_ten_processes_killed_and_started_at_random(run_jobs: Start) -> None:
     """F85, F87: still one job a minute, and beside it one each second at most."""
@@ -195,6 +197,7 @@ def test_a_clock_that_is_stepped_back_fires_nothing_again(run_jobs: Start, tmp_p
 
 
 @pytest.mark.slow
+@pytest.mark.minutes
 @pytest.mark.timeout(900)
 def test_ticks_stay_on_time_during_a_pass_of_retention(run_jobs: Start) -> None:
     """F102: PGJOBS_TEST_RETENTION_ROWS=5000000 for the full size; a fifth of a million here."""

@@ -147,6 +147,7 @@ def test_the_server_is_restarted_or_stays_away(jobs: Jobs, worker: Process, mode
 
 
 @pytest.mark.slow
+@pytest.mark.minutes
 @pytest.mark.timeout(180)
 def test_a_minute_away(jobs: Jobs, run_jobs: Fleet, server: Server) -> None:
     """F39: at default settings leases lapse, and still nothing is failed. The proxy counts how often each of the four
