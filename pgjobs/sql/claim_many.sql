@@ -28,6 +28,7 @@ SET enable_sort = off SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
   c_forever CONSTANT timestamptz := 'infinity';
   c_most CONSTANT bigint := 9223372036854775807;
+  c_table CONSTANT integer := ('pgjobs_job'::regclass::oid::bigint - 2147483648)::integer;
   c_late CONSTANT interval := '100 milliseconds';  -- an enqueue reads its clock before it commits: probes start so much earlier
   v_now timestamptz := clock_timestamp();
   -- 63 random bits, never from a sequence: an unflushed one repeats after a crash of the server.
@@ -52,7 +53,7 @@ DECLARE
   v_found timestamptz; v_last bigint;
   v_settled xid8 := pg_snapshot_xmin(pg_current_snapshot());
   v_unsettled xid8;
-  v_bells text[]; v_held text[];
+  v_held integer[];
 BEGIN
   IF coalesce(p_limit, 0) < 1 THEN RETURN; END IF;
   IF coalesce(p_worker, '') = '' THEN
@@ -168,18 +169,18 @@ BEGIN
       v_due := least(v_due, v_found);
     END LOOP;
   END IF;
-  v_bells := coalesce(p_queues, ARRAY[NULL::text]);
+  -- The keys of bell, without a call of it: a function in SQL is planned anew by each statement.
   IF cardinality(v_rows) > 0 AND p_asleep THEN
-    PERFORM pg_advisory_unlock_shared(b.class, b.id) FROM unnest(v_bells) q CROSS JOIN LATERAL pgjobs_bell(q) b;
+    PERFORM pg_advisory_unlock_shared(coalesce(hashtext(q), 1885825898), c_table) FROM unnest(coalesce(p_queues, ARRAY[NULL::text])) q;
     p_asleep := false;
   ELSIF cardinality(v_rows) = 0 AND p_doze AND NOT p_asleep THEN  -- not to be waited for: an inserter may hold one for a moment
-    SELECT coalesce(array_agg(q) FILTER (WHERE pg_try_advisory_lock_shared(b.class, b.id)), '{}') INTO v_held
-    FROM unnest(v_bells) q CROSS JOIN LATERAL pgjobs_bell(q) b;
-    p_asleep := cardinality(v_held) = cardinality(v_bells);
+    SELECT coalesce(bool_and(h.got), false), array_agg(h.key) FILTER (WHERE h.got) INTO p_asleep, v_held FROM (
+      SELECT coalesce(hashtext(q), 1885825898) AS key, pg_try_advisory_lock_shared(coalesce(hashtext(q), 1885825898), c_table) AS got
+      FROM unnest(coalesce(p_queues, ARRAY[NULL::text])) q OFFSET 0) h;
     IF p_asleep THEN
       v_unsettled := pg_current_xact_id();  -- whoever inserted before has a smaller one
     ELSE
-      PERFORM pg_advisory_unlock_shared(b.class, b.id) FROM unnest(v_held) q CROSS JOIN LATERAL pgjobs_bell(q) b;
+      PERFORM pg_advisory_unlock_shared(h, c_table) FROM unnest(v_held) h;
     END IF;
   END IF;
   meta := jsonb_build_object(

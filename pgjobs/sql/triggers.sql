@@ -9,23 +9,19 @@
 CREATE OR REPLACE FUNCTION pgjobs_job_inserted() RETURNS trigger
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
-  v_bell record;
+  c_table CONSTANT integer := (TG_RELID::bigint - 2147483648)::integer;  -- the keys of bell, without a call of it
   v_all boolean;
   v_queue text;
 BEGIN
   -- Each lock is taken at session level and given back at once: one that is kept until the commit would silence all others.
-  SELECT * INTO v_bell FROM pgjobs_bell();
-  v_all := NOT pg_try_advisory_lock(v_bell.class, v_bell.id);  -- a worker that serves all queues sleeps
-  IF NOT v_all THEN PERFORM pg_advisory_unlock(v_bell.class, v_bell.id); END IF;
+  v_all := NOT pg_try_advisory_lock(1885825898, c_table);  -- a worker that serves all queues sleeps
+  IF NOT v_all THEN PERFORM pg_advisory_unlock(1885825898, c_table); END IF;
   FOR v_queue IN SELECT DISTINCT n.queue FROM inserted n WHERE n.status = 'pending' AND n.run_after < clock_timestamp() + interval '1 hour' LOOP
-    IF NOT v_all THEN
-      SELECT * INTO v_bell FROM pgjobs_bell(v_queue);
-      IF pg_try_advisory_lock(v_bell.class, v_bell.id) THEN
-        PERFORM pg_advisory_unlock(v_bell.class, v_bell.id);
-        CONTINUE;
-      END IF;
+    IF NOT v_all AND pg_try_advisory_lock(hashtext(v_queue), c_table) THEN
+      PERFORM pg_advisory_unlock(hashtext(v_queue), c_table);
+    ELSE
+      PERFORM pg_notify('pgjobs', v_queue);
     END IF;
-    PERFORM pg_notify('pgjobs', v_queue);
   END LOOP;
   RETURN NULL;
 END $$;
