@@ -25,6 +25,8 @@ NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 DEEPEST = 100
 """Levels of nesting that a payload may have."""
 
+UNREADABLE = "payload cannot be read: it is nested too deeply, or holds a number with thousands of digits."
+
 PLAIN = frozenset({str, int, float, bool, type(None)})
 """Types of values that are as they are."""
 
@@ -57,6 +59,15 @@ def dumps(payload: object, limit: int, name: str = "payload") -> str:
             "Store the data elsewhere and pass its key."
         )
     return text
+
+
+def loads(text: str) -> dict[str, Any]:
+    """A stored payload. Raises EnqueueError for one that PostgreSQL holds and Python cannot read."""
+    try:
+        payload: dict[str, Any] = json.loads(text)
+    except (ValueError, RecursionError):
+        raise EnqueueError(UNREADABLE) from None
+    return payload
 
 
 def _refuse_types(value: Any, path: str, depth: int) -> None:

@@ -247,6 +247,8 @@ class ScheduleAdmin(ScheduleBase):
     def shown_payload(self, schedule: Schedule) -> SafeString | str:
         if schedule.payload_from:
             return _("made for each tick by %(function)s") % {"function": visible(schedule.payload_from)}
+        if not isinstance(schedule.payload, dict):
+            return _("It cannot be read here: nested too deeply, or a number with thousands of digits.")
         handler = registry.find(schedule.kind)
         masker = Masker([schedule.payload], handler.sensitive if handler else ())
         return format_html('<pre class="pgj-json">{}</pre>', masker.document(schedule.payload))

@@ -39,6 +39,21 @@ class Array(models.Field):  # type: ignore[type-arg]  # not subscriptable at run
         return json.loads(value) if isinstance(value, str) else value
 
 
+class Document(models.JSONField):
+    """A JSON document. One that Python cannot read (nested too deeply, a number of 5,000 digits) comes up as its text: it
+    must not spoil a list of others."""
+
+    def from_db_value(self, value: Any, expression: Any, connection: Any) -> Any:
+        try:
+            return super().from_db_value(value, expression, connection)  # type: ignore[misc]  # the stubs lack it
+        except (ValueError, RecursionError):
+            return value
+
+    def deconstruct(self) -> Any:
+        name, _path, args, options = super().deconstruct()
+        return name, "django.db.models.JSONField", args, options
+
+
 def texts(**options: Any) -> Array:
     """A ``text[]`` that is empty unless given."""
     return Array("text", **options)

@@ -10,7 +10,7 @@ from django.db.models import Q, Value
 from django.db.models.functions import Now
 from django.utils.translation import gettext_lazy as _
 
-from .fields import bytes_between, is_object
+from .fields import Document, bytes_between, is_object
 from .job import FIRST, LAST
 
 CENTURY = dt.timedelta(days=36_525)
@@ -27,7 +27,7 @@ class Schedule(models.Model):
     name = models.TextField(_("name"), unique=True)
     kind = models.TextField(_("kind"))
     queue = models.TextField(_("queue"), null=True, blank=True)  # noqa: DJ001 - NULL: the handler's
-    payload = models.JSONField(_("payload"), blank=True, db_default=Value({}, output_field=models.JSONField()))
+    payload = Document(_("payload"), blank=True, db_default=Value({}, output_field=models.JSONField()))
     payload_from = models.TextField(
         _("payload made by"),
         blank=True,

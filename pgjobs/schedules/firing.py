@@ -114,7 +114,7 @@ class Firing:
     def _payload(self, schedule: store.DueSchedule, scheduled_for: dt.datetime) -> Mapping[str, Any] | None:
         """The payload of a tick; None: not yet, or not here."""
         if not schedule.payload_from:
-            return schedule.payload
+            return json_payload.loads(schedule.payload)
         _, declared = registry.schedules().get(schedule.name, (None, None))
         if declared is not None and declared.payload_from:
             return self._payloads.get(schedule.id, (schedule.revision, scheduled_for), declared)

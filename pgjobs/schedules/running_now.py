@@ -57,6 +57,8 @@ def run_now(schedule: Schedule, *, key: str | None = None) -> Ran:
 
 def _payload(schedule: Schedule, now: dt.datetime) -> Mapping[str, Any]:
     if not schedule.payload_from:
+        if not isinstance(schedule.payload, dict):
+            raise EnqueueError(json_payload.UNREADABLE)
         return dict(schedule.payload)
     _, declared = registry.schedules().get(schedule.name, (None, None))
     if declared is None or not declared.payload_from:

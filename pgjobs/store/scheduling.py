@@ -23,13 +23,14 @@ class DueSchedule:
 
     ``revision``, ``errors`` and ``next_run_at`` say which state of the row was read: what is written later is written to
     that state or not at all. ``due_since`` is when it came to be looked at, ``read_at`` is now, by the database's clock.
+    ``payload`` is JSON text: one that cannot be read is the trouble of its own schedule.
     """
 
     id: int
     name: str
     kind: str
     queue: str | None
-    payload: dict[str, Any]
+    payload: str
     payload_from: str
     cron: str
     every: dt.timedelta | None
@@ -61,7 +62,7 @@ def due_ticks(connection: Connection, *, limit: int = 1000) -> list[DueSchedule]
             name,
             kind,
             queue,
-            json.loads(payload),
+            payload,
             payload_from,
             cron,
             _span(every),

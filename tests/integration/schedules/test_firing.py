@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import datetime as dt
+import io
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from django.core.management import call_command
 from django.db import connection
-from django.test import override_settings
+from django.test import Client, override_settings
 
 from pgjobs import job, store
 from pgjobs.api.context import set_context_hooks
 from pgjobs.api.enqueueing import Enqueued
 from pgjobs.api.registry import registry
+from pgjobs.exceptions import EnqueueError
 from pgjobs.models import Job, Schedule, Tick
 from pgjobs.schedules import payloads as payloads_module
+from pgjobs.schedules import run_now
 from pgjobs.schedules.payloads import Payloads
 from tests.rows import database_now
 from tests.ticking import MINUTE, SECOND, fresh, jobs, look, overdue, retried, schedule, ticks
@@ -168,6 +172,34 @@ def test_an_error_is_written_on_its_schedule_and_goes_away_when_mended(fields: d
     after = fresh(one.pk)
     assert (after.errors, after.last_error) == (0, "")
     assert after.next_run_at > nominal
+
+
+UNREADABLE = {
+    "digits": f'{{"a": {"9" * 5000}}}',
+    "exponent": '{"a": 1e5000}',
+    "depth": f'{{"a": {"[" * 1500}{"]" * 1500}}}',
+}
+"""What PostgreSQL's jsonb holds and Python's json refuses."""
+
+
+@pytest.mark.parametrize("payload", UNREADABLE.values(), ids=UNREADABLE)
+def test_a_payload_that_python_cannot_read_spoils_no_other_schedule(payload: str, admin_client: Client) -> None:
+    """F101: put in by SQL. The worker goes on, and so do the lists for people."""
+    bad, good = schedule(name="bad"), schedule(name="good")
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE pgjobs_schedule SET payload = %s WHERE name = 'bad'", [payload])
+    for one in (bad, good):
+        overdue(one)
+    look()
+    assert len(jobs(good)) == 1
+    assert not jobs(bad)
+    assert "payload cannot be read" in fresh(bad.pk).last_error
+    with pytest.raises(EnqueueError, match="payload cannot be read"):
+        run_now(fresh(bad.pk))
+    call_command("schedules", stdout=(out := io.StringIO()))
+    assert "payload cannot be read" in out.getvalue()
+    for page in ("", f"{bad.pk}/change/"):
+        assert b"payload cannot be read" in admin_client.get(f"/admin/pgjobs/schedule/{page}").content
 
 
 def test_a_kind_of_another_program_has_one_job_at_a_time() -> None:
