@@ -7,6 +7,7 @@ from typing import Any
 
 from django import forms
 from django.conf import settings as django_settings
+from django.forms.fields import InvalidJSONInput
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
@@ -15,6 +16,7 @@ from django.utils.translation import gettext_lazy
 from ..api.enqueueing import prepare
 from ..api.registry import UNSET, registry
 from ..models import Schedule
+from ..models.schedule import CENTURY
 from ..schedules import cron
 from .bases import ScheduleFormBase
 
@@ -31,6 +33,19 @@ class Suggesting(forms.TextInput):
         line = super().render(name, value, {**(attrs or {}), "list": id_}, renderer)
         options = format_html_join("", '<option value="{}">', ((text,) for text in self._suggestions()))
         return format_html('{}<datalist id="{}">{}</datalist>', line, id_, options)
+
+
+class PayloadField(forms.JSONField):
+    """Shows what was typed as it was typed: what JSON escapes (a lone surrogate) may be what no page can hold."""
+
+    def to_python(self, value: Any) -> Any:
+        try:
+            return super().to_python(value)
+        except (ValueError, RecursionError):  # of the decoder: thousands of digits, or of levels
+            raise forms.ValidationError(self.error_messages["invalid"], code="invalid", params={"value": value}) from None
+
+    def bound_data(self, data: Any, initial: Any) -> Any:
+        return initial if self.disabled else InvalidJSONInput(data or "")
 
 
 class ScheduleForm(ScheduleFormBase):
@@ -69,6 +84,7 @@ class ScheduleForm(ScheduleFormBase):
                 "Without it nothing fires. Enabled again, it starts from then: nothing is caught up."
             ),
         }
+        field_classes = {"payload": PayloadField}  # noqa: RUF012
         widgets = {  # noqa: RUF012
             "name": forms.TextInput(attrs={"size": 40}),
             "kind": Suggesting(lambda: [handler.kind for handler in registry.handlers()], size=40),
@@ -85,6 +101,12 @@ class ScheduleForm(ScheduleFormBase):
                 field: Any = self.fields[name]
                 field.choices = [choice for choice in field.choices if choice[0]]
 
+    def clean_name(self) -> str:
+        name: str = self.cleaned_data["name"]
+        if len(name.encode()) > 255:
+            raise forms.ValidationError(_("At most 255 bytes."))
+        return name
+
     def clean_queue(self) -> str | None:
         return self.cleaned_data["queue"] or None
 
@@ -100,6 +122,8 @@ class ScheduleForm(ScheduleFormBase):
         limit = self.cleaned_data["max_lateness"]
         if limit is not None and limit.total_seconds() <= 0:
             raise forms.ValidationError(_("It has to be above zero. Empty means no limit."))
+        if limit is not None and limit > CENTURY:
+            raise forms.ValidationError(_("At most a century."))
         return limit
 
     def clean(self) -> dict[str, Any] | None:
@@ -120,6 +144,8 @@ class ScheduleForm(ScheduleFormBase):
             self.add_error("every", _("Either a cron expression or an interval, not both."))
         elif every is not None and every.total_seconds() < 1:
             self.add_error("every", _("At least one second."))
+        elif every is not None and every > CENTURY:
+            self.add_error("every", _("At most a century."))
         zone = self.cleaned_data.get("timezone") or django_settings.TIME_ZONE
         try:
             cron.check("@daily", zone)

@@ -96,6 +96,7 @@ def test_no_limit() -> None:
     [
         (["ad"], "no handler is called 'ad'. Did you mean 'add'\\?.*--unknown-kind"),
         (["add", "--payload", "{a: 1}"], "--payload: no JSON: .*single quotes"),
+        (["add", "--payload", "[" * 5000], "--payload: is nested too deeply"),
         (["add", "--payload", "[1]"], "--payload: has to be a JSON object"),
         (["add", "--payload", '{"a": NaN}'], "payload.a is nan"),
         (["add", "--payload", "{}"], "needs the argument 'a'"),
@@ -118,6 +119,18 @@ def test_what_cannot_be_is_said_in_a_sentence(args: list[str], says: str) -> Non
     with nothing_changes(), pytest.raises(CommandError, match=says) as error:
         run(*args)
     assert error.value.returncode == 1
+
+
+@override_settings(USE_TZ=False, TIME_ZONE="Pacific/Kiritimati")
+def test_a_time_beyond_the_calendar_of_the_projects_zone() -> None:
+    with pytest.raises(CommandError, match="beyond the calendar"):
+        run("add", "--payload", '{"a": 1}', "--run-after", "9999-12-31T23:59+00:00")
+
+
+def test_standard_input_that_is_no_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b'{"a": "\xff"}'), "utf-8"))
+    with pytest.raises(CommandError, match="no text in utf-8: .* at byte 7"):
+        run("add", "--payload", "-")
 
 
 def test_a_kind_that_other_code_runs() -> None:

@@ -52,7 +52,7 @@ class Command(BaseCommand):
         try:
             handle = enqueue(
                 kind,
-                _object(sys.stdin.read() if options["payload"] == "-" else options["payload"], "--payload"),
+                _object(_standard_input() if options["payload"] == "-" else options["payload"], "--payload"),
                 queue=_given(options["queue"]),
                 priority=_given(options["priority"]),
                 run_after=_when(options["run_after"], "--run-after"),
@@ -85,10 +85,19 @@ def _unknown(kind: str) -> str:
     return f"no handler is called {kind!r}. {hint} For a kind that other code runs, add --unknown-kind."
 
 
+def _standard_input() -> str:
+    try:
+        return sys.stdin.read()
+    except UnicodeDecodeError as e:
+        raise CommandError(f"--payload: standard input is no text in {e.encoding}: {e.reason} at byte {e.start}") from None
+
+
 def _object(text: str, option: str) -> dict[str, Any]:
     """A JSON object. Raises CommandError that says where it cannot be read."""
     try:
         value = json.loads(text)
+    except RecursionError:
+        raise CommandError(f"{option}: is nested too deeply") from None
     except ValueError as e:
         raise CommandError(
             f"{option}: no JSON: {e}. In a shell, put it in single quotes: {option} '{{\"name\": 1}}'"
@@ -115,10 +124,13 @@ def _when(text: str | None, option: str) -> dt.datetime | float | None:
         raise CommandError(
             f"{option}: {text!r} is neither a delay (90, 15m, 2h, 1d) nor a time (2026-12-24T18:00+01:00)"
         )
-    if django_settings.USE_TZ and timezone.is_naive(time):
-        return timezone.make_aware(time)
-    if not django_settings.USE_TZ and timezone.is_aware(time):
-        return timezone.make_naive(time)
+    try:
+        if django_settings.USE_TZ and timezone.is_naive(time):
+            return timezone.make_aware(time)
+        if not django_settings.USE_TZ and timezone.is_aware(time):
+            return timezone.make_naive(time)
+    except OverflowError:
+        raise CommandError(f"{option}: {text!r} lies beyond the calendar") from None
     return time
 
 
