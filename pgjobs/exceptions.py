@@ -94,6 +94,10 @@ class Cancel(Outcome):
         super().__init__(reason or "cancelled by its handler")
 
 
+CENTURY = 36_525 * 86_400
+"""In seconds; the tables' CHECKs hold longer durations for mistakes."""
+
+
 def seconds(value: Delay | None, name: str) -> float | None:
     """A duration as seconds, or None for None. Raises ValueError for what is no finite duration of at least zero."""
     if value is None:
@@ -102,6 +106,6 @@ def seconds(value: Delay | None, name: str) -> float | None:
         value = value.total_seconds()
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise ValueError(f"{name} takes seconds or a timedelta; got {type(value).__name__}.")
-    if not 0 <= value < 3_200_000_000:  # a century; also false for NaN
+    if not 0 <= value <= CENTURY:  # also false for NaN
         raise ValueError(f"{name} takes a duration from 0 to a century; got {value!r} seconds.")
     return float(value)

@@ -90,7 +90,7 @@ def check_schedules(
         ):
             if value not in known:
                 raise ValueError(f"{option} has to be one of {', '.join(known)}, not {value!r}.")
-        if named.max_lateness == 0:
+        if named.max_lateness is not None and named.max_lateness < 1e-6:  # what the database can tell from zero
             raise ValueError("max_lateness has to be above zero; None means no limit.")
         if named.payload is not None and not callable(named.payload) and not isinstance(named.payload, Mapping):
             raise ValueError(f"schedule_payload takes a dict or a callable that returns one, not {named.payload!r}.")

@@ -88,6 +88,9 @@ def test_a_callable_has_to_return_a_dict() -> None:
     [
         ({"cron": "* * * * *", "every": 60}, "either cron or every"),
         ({"every": 0.5}, "at least one second"),
+        ({"every": dt.timedelta(days=36_526)}, "a century"),
+        ({"every": 60, "max_lateness": dt.timedelta(days=36_526)}, "a century"),
+        ({"every": 60, "max_lateness": 1e-7}, "above zero"),
         ({"every": dt.timedelta(0)}, "at least one second"),
         ({"every": "1 minute"}, "every takes seconds"),
         ({"every": float("nan")}, "every takes a duration"),
