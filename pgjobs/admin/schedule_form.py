@@ -42,7 +42,9 @@ class PayloadField(forms.JSONField):
         try:
             return super().to_python(value)
         except (ValueError, RecursionError):  # of the decoder: thousands of digits, or of levels
-            raise forms.ValidationError(self.error_messages["invalid"], code="invalid", params={"value": value}) from None
+            raise forms.ValidationError(
+                self.error_messages["invalid"], code="invalid", params={"value": value}
+            ) from None
 
     def bound_data(self, data: Any, initial: Any) -> Any:
         return initial if self.disabled else InvalidJSONInput(data or "")

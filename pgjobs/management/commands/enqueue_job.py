@@ -89,7 +89,9 @@ def _standard_input() -> str:
     try:
         return sys.stdin.read()
     except UnicodeDecodeError as e:
-        raise CommandError(f"--payload: standard input is no text in {e.encoding}: {e.reason} at byte {e.start}") from None
+        raise CommandError(
+            f"--payload: standard input is no text in {e.encoding}: {e.reason} at byte {e.start}"
+        ) from None
 
 
 def _object(text: str, option: str) -> dict[str, Any]:

@@ -55,6 +55,18 @@ def test_a_slice_of_retention_reads_a_slice(many: Schedule) -> None:
     assert Tick.objects.count() == 200_000 - 200
 
 
+def test_ticks_whose_jobs_are_kept_are_not_all_looked_at(many: Schedule) -> None:
+    """F102: millions where jobs are kept for months. A call is in the way of the heartbeat, whose leases last seconds."""
+    sql("UPDATE pgjobs_tick SET job_id = %s", JobFactory().pk)
+    assert buffers("SELECT pgjobs_prune_ticks('7 days', 100)") < 20_000
+    assert Tick.objects.count() == 200_000
+
+
+def test_behind_ticks_whose_jobs_are_kept_others_go(many: Schedule) -> None:
+    sql("UPDATE pgjobs_tick SET job_id = %s WHERE job_id < 1000050000", JobFactory().pk)
+    assert any(store.prune_ticks(connection, 7 * 86_400, batch=100) for _ in range(60))
+
+
 def test_a_tick_reads_its_own(many: Schedule) -> None:
     nominal = overdue(many)
     row = due(many)
