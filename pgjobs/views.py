@@ -39,9 +39,10 @@ def trigger(request: HttpRequest, schedule: str) -> HttpResponse:
     )
     if found is None:
         return _answer(404, {"error": "no schedule has this name"})
-    key = request.GET.get("key") or request.headers.get("Idempotency-Key")
-    if key is not None and (len(key.encode(errors="replace")) > 255 or "\0" in key):
-        return _answer(400, {"error": "a key has at most 255 bytes, and no NUL"})
+    key = request.GET.get("key", request.headers.get("Idempotency-Key"))
+    if key is not None and (not 1 <= len(key.encode(errors="replace")) <= 255 or "\0" in key):
+        # An empty one is a variable that somebody forgot to set: without a key, each call would be a job.
+        return _answer(400, {"error": "a key has 1 to 255 bytes, and no NUL"})
     try:
         ran = run_now(found, key=key)
     except ValueError as e:

@@ -43,9 +43,10 @@ class Payloads:
         """
         call = self._calls.get(schedule_id)
         if call is None or (call.done.is_set() and call.key != key):
-            call = self._calls[schedule_id] = Call(key)
+            call = Call(key)
             name = f"pgjobs-payload-{schedule_id}"
             threading.Thread(target=self._run, args=(call, declared, key[1]), name=name, daemon=True).start()
+            self._calls[schedule_id] = call  # not one whose thread could not start: it would never be done
         if call.done.is_set():
             if call.error is not None:
                 if isinstance(call.error, Exception):

@@ -129,7 +129,7 @@ def test_a_time_beyond_the_calendar_of_the_projects_zone() -> None:
 
 def test_standard_input_that_is_no_text(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b'{"a": "\xff"}'), "utf-8"))
-    with pytest.raises(CommandError, match="no text in utf-8: .* at byte 7"):
+    with pytest.raises(CommandError, match=r"no text in utf-8: .* at byte 7"):
         run("add", "--payload", "-")
 
 

@@ -179,10 +179,15 @@ def test_the_next_tick_takes_the_key_again(rule: dict[str, Any], monkeypatch: py
     assert call(query="?key=k").json()["created"]
 
 
-@pytest.mark.parametrize("key", ["x" * 256, "ü" * 128, "%00"])
+@pytest.mark.parametrize("key", ["x" * 256, "ü" * 128, "%00", ""])
 def test_keys_that_cannot_be(nightly: Schedule, key: str) -> None:
     with nothing_changes():
         assert call(query=f"?key={quote(key, safe='%')}").status_code == 400
+
+
+def test_an_empty_header_is_a_forgotten_variable_not_the_wish_for_many_jobs(nightly: Schedule) -> None:
+    with nothing_changes():
+        assert call(**{"Idempotency-Key": ""}).status_code == 400
 
 
 def test_a_payload_that_does_not_fit(nightly: Schedule, caplog: pytest.LogCaptureFixture) -> None:

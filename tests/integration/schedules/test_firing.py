@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import datetime as dt
 import io
+import re
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -120,6 +122,27 @@ def test_a_clock_that_goes_back_fires_nothing_again() -> None:
 
 
 # One bad schedule never stops another ---------------------------------------------------------------------------------
+
+
+def test_a_schedule_that_fired_in_a_wrong_future_starts_from_now_as_the_page_says() -> None:
+    """F86: the server's clock was years ahead for a moment. The statement is that of docs/explanation/schedules.md."""
+    one = schedule(timezone="UTC")
+    ahead = database_now() + dt.timedelta(days=800)
+    Schedule.objects.update(next_run_at=ahead, last_tick_at=ahead)
+    Schedule.objects.update(enabled=False)
+    Schedule.objects.update(enabled=True)
+    look()
+    assert fresh(one.pk).next_run_at > ahead
+    page = (Path(__file__).parents[3] / "docs/explanation/schedules.md").read_text()
+    [statement] = re.findall(r"^UPDATE pgjobs_schedule SET last_tick_at.*;", page, re.MULTILINE)
+    with connection.cursor() as cursor:
+        cursor.execute(statement)
+    look()
+    nominal = fresh(one.pk).next_run_at
+    assert nominal - database_now() <= MINUTE
+    overdue(one)
+    assert look() == 1
+    assert len(jobs(one)) == 1
 
 
 def test_three_schedules_of_which_two_are_broken() -> None:
@@ -328,6 +351,25 @@ def test_a_callable_that_hangs_holds_up_nobody(
     retried(one)
     wait_until(lambda: look(payloads=calls) or jobs(one))
     assert len(jobs(one)) == 1
+
+
+def test_a_callable_whose_thread_cannot_start_is_called_again(
+    handler: Any, transactional_db: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """F101: the system was out of threads for a moment."""
+
+    def no_thread(self: threading.Thread) -> None:
+        raise RuntimeError("no thread")
+
+    one = make(handler, lambda: {"a": 1})
+    overdue(one)
+    calls = Payloads(lambda: None)
+    with monkeypatch.context() as patch:
+        patch.setattr(payloads_module.threading.Thread, "start", no_thread)
+        look(payloads=calls)
+    assert "no thread" in fresh(one.pk).last_error
+    retried(one)
+    wait_until(lambda: look(payloads=calls) or jobs(one))
 
 
 def test_a_tick_that_came_too_late_needs_no_payload(handler: Any) -> None:
