@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from django.conf import settings as django_settings
+from django.db import DatabaseError
 
 from .. import payload as json_payload
 from .. import store
@@ -140,6 +141,8 @@ class Firing:
         said = "".join(traceback.format_exception_only(error)).strip()
         if schedule.errors == 0:
             logger.error("schedule %r: %s", schedule.name, said, exc_info=error)
+        if isinstance(error, DatabaseError):
+            said = said.partition("\n")[0]  # the rest quotes the row, and with it a payload that not all may see
         pause = min(FIRST_PAUSE * 2.0 ** min(schedule.errors, 10), LONGEST_PAUSE)
         # When the database is what is wrong, this raises as well, and the worker's loop deals with it.
         store.tick_failed(connection, schedule, json_payload.mend(said)[:LONGEST_ERROR], pause)

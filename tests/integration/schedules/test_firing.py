@@ -21,6 +21,7 @@ from pgjobs.api.enqueueing import Enqueued
 from pgjobs.api.registry import registry
 from pgjobs.exceptions import EnqueueError
 from pgjobs.models import Job, Schedule, Tick
+from pgjobs.models.job import LAST
 from pgjobs.schedules import payloads as payloads_module
 from pgjobs.schedules import run_now
 from pgjobs.schedules.payloads import Payloads
@@ -282,6 +283,16 @@ def test_an_error_of_the_statement_is_its_schedules_error(
 
 
 # Payloads made by code --------------------------------------------------------------------------------------------------
+
+
+def test_an_error_of_the_database_does_not_tell_the_payload(transactional_db: None) -> None:
+    """Whoever may see schedules sees their errors; payloads are for some of them."""
+    one = schedule(every=SECOND, payload={"text": "open sesame"})
+    Schedule.objects.update(next_run_at=database_now() - SECOND, last_tick_at=LAST)
+    look()
+    said = fresh(one.pk).last_error
+    assert "violates check constraint" in said
+    assert "sesame" not in said
 
 
 def test_a_callable_is_called_for_each_tick_with_its_time(handler: Any, transactional_db: None) -> None:
