@@ -139,10 +139,10 @@ class Firing:
     def _failed(self, connection: Connection, schedule: store.DueSchedule, error: BaseException) -> None:
         self._payloads.forget(schedule.id)
         said = "".join(traceback.format_exception_only(error)).strip()
-        if schedule.errors == 0:
-            logger.error("schedule %r: %s", schedule.name, said, exc_info=error)
-        if isinstance(error, DatabaseError):
-            said = said.partition("\n")[0]  # the rest quotes the row, and with it a payload that not all may see
         pause = min(FIRST_PAUSE * 2.0 ** min(schedule.errors, 10), LONGEST_PAUSE)
         # When the database is what is wrong, this raises as well, and the worker's loop deals with it.
-        store.tick_failed(connection, schedule, json_payload.mend(said)[:LONGEST_ERROR], pause)
+        # The rest of what a database says quotes the row, and with it a payload that not all may see.
+        told = said.partition("\n")[0] if isinstance(error, DatabaseError) else said
+        written = store.tick_failed(connection, schedule, json_payload.mend(told)[:LONGEST_ERROR], pause)
+        if written and schedule.errors == 0:
+            logger.error("schedule %r: %s", schedule.name, said, exc_info=error)

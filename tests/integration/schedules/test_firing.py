@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from django.core.management import call_command
-from django.db import connection
+from django.db import InternalError, connection
 from django.test import Client, override_settings
 
 from pgjobs import job, store
@@ -293,6 +293,21 @@ def test_an_error_of_the_database_does_not_tell_the_payload(transactional_db: No
     said = fresh(one.pk).last_error
     assert "violates check constraint" in said
     assert "sesame" not in said
+
+
+def test_a_database_that_only_reads_is_no_error_of_a_schedule(
+    transactional_db: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    """F140: during a failover the worker's loop says so once; each schedule at each try would be a flood."""
+    one = schedule()
+    overdue(one)
+    with connection.cursor() as cursor:
+        cursor.execute("SET default_transaction_read_only = on")
+        with pytest.raises(InternalError, match="read-only"):
+            look()
+        cursor.execute("SET default_transaction_read_only = off")
+    assert not caplog.records
+    assert look() == 1
 
 
 def test_a_callable_is_called_for_each_tick_with_its_time(handler: Any, transactional_db: None) -> None:
