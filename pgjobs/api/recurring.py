@@ -78,11 +78,12 @@ def check_schedules(
     for n, one in enumerate(declared, 1):
         if not isinstance(one, Schedule):
             raise ValueError(f"schedules takes pgjobs.schedules.Schedule(…), not {one!r}.")
+        lateness = seconds(one.max_lateness, "max_lateness")
         named = dataclasses.replace(
             one,
             name=json_payload.check_text(one.name or (kind if n == 1 else f"{kind}#{n}"), "name of a schedule", 255),
             every=_every(one),
-            max_lateness=seconds(one.max_lateness, "max_lateness"),
+            max_lateness=lateness,
         )
         for option, value, known in (
             ("misfire", named.misfire, ("skip", "once", "all")),
@@ -90,7 +91,7 @@ def check_schedules(
         ):
             if value not in known:
                 raise ValueError(f"{option} has to be one of {', '.join(known)}, not {value!r}.")
-        if named.max_lateness is not None and named.max_lateness < 1e-6:  # what the database can tell from zero
+        if lateness is not None and lateness < 1e-6:  # what the database can tell from zero
             raise ValueError("max_lateness has to be above zero; None means no limit.")
         if named.payload is not None and not callable(named.payload) and not isinstance(named.payload, Mapping):
             raise ValueError(f"schedule_payload takes a dict or a callable that returns one, not {named.payload!r}.")

@@ -45,7 +45,7 @@ class Document(models.JSONField):
 
     def from_db_value(self, value: Any, expression: Any, connection: Any) -> Any:
         try:
-            return super().from_db_value(value, expression, connection)  # type: ignore[misc]  # the stubs lack it
+            return super().from_db_value(value, expression, connection)
         except (ValueError, RecursionError):
             return value
 
