@@ -254,13 +254,13 @@ class Worker:
         asked_at = self._stop_asked_at or time.monotonic()
         deadline = asked_at + self.settings.GRACE
         self._keeper.stopping = True
-        self._loop.unwatch()
         if self.options.own_process:
             _exit_at(deadline + LAST_MOMENTS)
         if self.started.is_set():
-            self._release_all(Stage.BUFFERED, started=False, until=deadline + LAST_MOMENTS - 1)
+            # A handler may freeze the process now as well as before: the watchdog stays awake until none runs.
+            self._release_all(Stage.BUFFERED, started=False, until=deadline + LAST_MOMENTS - 1, watch=self._loop.watch)
             while self._held.all_running and (left := deadline - time.monotonic()) > 0:
-                self._loop.watch()  # a handler may freeze the process now as well as before
+                self._loop.watch()
                 self._claimer.wakes.sleep(min(left, 0.5))
             self._loop.unwatch()
             if self.options.own_process:  # the last word, which needs no interpreter lock
@@ -296,13 +296,16 @@ class Worker:
         close(self._connection)
         return self.exit_code
 
-    def _release_all(self, stage: Stage, *, started: bool, until: float) -> None:
-        """Give back all jobs of a stage, trying until a time by the monotonic clock."""
+    def _release_all(
+        self, stage: Stage, *, started: bool, until: float, watch: Callable[[], None] = lambda: None
+    ) -> None:
+        """Give back all jobs of a stage, trying until a time by the monotonic clock; ``watch`` is called before each try."""
         some = self._held.drop_all(stage)
         for held in some:
             held.cancel = True  # tell the handler, if it asks
         reason = f"interrupted: worker {self.name} stopped"
         while some:
+            watch()
             try:
                 outcomes = store.release(
                     ready(self._connection),

@@ -12,6 +12,7 @@ import time
 import pytest
 
 from pgjobs.models import Job
+from tests.conftest import Connect
 from tests.testapp import audit
 from tests.testapp.models import Audit
 from tests.testapp.script import closed_gate
@@ -164,6 +165,36 @@ def test_a_handler_that_freezes_its_process_while_it_stops(run_jobs: Fleet, numb
     wait_status(id_, "done")
     [(_, outcome, _)] = causes(id_)
     assert outcome == ("crashed" if number == signal.SIGTERM else "lost")
+    stop_well(other)
+
+
+@pytest.mark.slow
+def test_a_handler_that_freezes_its_process_while_it_gives_back(run_jobs: Fleet, connect: Connect) -> None:
+    """The same, while the process still tries to give back what it has not started (somebody holds the rows)."""
+    one = run_jobs("--threads", 1, "--grace", 60)
+    [child] = children(one.popen.pid)
+    # So that it learns how quick they are, and holds more than one.
+    for id_ in [script(["return", 1]) for _ in range(40)]:
+        wait_status(id_, "done")
+    frozen = script(["gate", 1], ["regex"], then=[[["return", 1]]])
+    with closed_gate() as open_gate:
+        wait_event(frozen, "at gate")
+        waiting = [script(["return", 1]) for _ in range(3)]
+        wait_until(
+            lambda: Job.objects.filter(pk__in=waiting, status="reserved").exists(), "some to be held, not started"
+        )
+        holder = connect(autocommit=False)
+        holder.execute("SELECT id FROM pgjobs_job WHERE id = ANY (%s) FOR UPDATE", [waiting])
+        kill(one.popen.pid)
+        one.wait_for("its supervisor is gone")
+        with measured("frozen while it gives back, until its process is gone (lease 3 s, watchdog 2.4 s)", 3):
+            open_gate()
+            wait_gone([child])
+    holder.rollback()
+    one.wait()
+    other = run_jobs("--threads", 1)
+    for id_ in (frozen, *waiting):
+        wait_status(id_, "done")
     stop_well(other)
 
 
