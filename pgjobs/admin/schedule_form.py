@@ -76,7 +76,8 @@ class ScheduleForm(ScheduleFormBase):
             "every": gettext_lazy("An interval instead of cron: 00:05:00 is five minutes, “1 00:00:00” a day."),
             "timezone": gettext_lazy("By whose clocks the cron expression is read."),
             "misfire": gettext_lazy(
-                "Ticks that came while no worker ran. Once: the last of them. Skip: none. All: each, the last hundred at most."
+                "Ticks that came while no worker ran. Once: the last of them. Skip: none that is more than a minute late. "
+                "All: each, the last hundred at most."
             ),
             "overlap": gettext_lazy(
                 "Allow: another one is enqueued. Skip: none is. Queue one: one waits until the running one has ended."

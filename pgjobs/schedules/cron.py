@@ -37,7 +37,7 @@ FIELDS = {
     "hour": (Field.HOUR, "0-23", 24),
     "day of month": (Field.DAY, "1-31", 31),
     "month": (Field.MONTH, "1-12 or JAN-DEC", 12),
-    "day of week": (Field.DOW, "0-7 or SUN-SAT; 0 and 7 are Sunday", 7),
+    "day of week": (Field.DOW, "0-7 or SUN-SAT (0 and 7 are Sunday)", 7),
 }
 LONGEST = 255
 SAMPLE = dt.datetime(2000, 1, 1)  # noqa: DTZ001 - a wall clock; the calendar repeats within 28 years from then on

@@ -95,7 +95,7 @@ def test_no_limit() -> None:
     ("args", "says"),
     [
         (["ad"], "no handler is called 'ad'. Did you mean 'add'\\?.*--unknown-kind"),
-        (["add", "--payload", "{a: 1}"], "--payload: no JSON: .*single quotes"),
+        (["add", "--payload", "{a: 1}"], "--payload: not JSON: .*single quotes"),
         (["add", "--payload", "[" * 5000], "--payload: is nested too deeply"),
         (["add", "--payload", "[1]"], "--payload: has to be a JSON object"),
         (["add", "--payload", '{"a": NaN}'], "payload.a is nan"),

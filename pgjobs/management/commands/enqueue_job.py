@@ -102,7 +102,7 @@ def _object(text: str, option: str) -> dict[str, Any]:
         raise CommandError(f"{option}: is nested too deeply") from None
     except ValueError as e:
         raise CommandError(
-            f"{option}: no JSON: {e}. In a shell, put it in single quotes: {option} '{{\"name\": 1}}'"
+            f"{option}: not JSON: {e}. In a shell, put it in single quotes: {option} '{{\"name\": 1}}'"
         ) from None
     if not isinstance(value, dict):
         raise CommandError(f"{option}: has to be a JSON object, not {text[:40]!r}")

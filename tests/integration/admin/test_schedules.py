@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -248,6 +249,7 @@ def test_a_retired_one_is_only_looked_at(ann: Client) -> None:
     said = text(ann.get(page(schedule)))
     assert "It left the code 3 d ago and fires no more" in said
     assert "Run now" not in said
+    assert 'value="pause"' not in said
     assert 'name="enabled"' not in said
     with nothing_changes():
         response = ann.post(f"{LIST}{schedule.pk}/run/")
@@ -387,6 +389,22 @@ def test_pausing_and_resuming_from_the_list(ann: Client) -> None:
     assert "1 schedule resumed." in told(ann.post(LIST, {"action": "resume", "_selected_action": [first.pk]}))
     assert Schedule.objects.get(enabled=False).name == "second"
     assert LogEntry.objects.count() == 3
+
+
+def test_pausing_and_resuming_from_the_page(ann: Client, staff: Callable[..., Client]) -> None:
+    """The button sends what the list's action sends: whoever is on call need not look for the box at the end."""
+    schedule = make(source="code")
+    for action, told_after, enabled in (
+        ("pause", "1 schedule paused.", False),
+        ("resume", "1 schedule resumed.", True),
+    ):
+        form = next(form for form in text(ann.get(page(schedule))).split("<form")[1:] if f'action="{LIST}"' in form)
+        fields = dict(re.findall(r'name="(\w+)" value="(\w+)"', form))
+        assert fields.pop("csrfmiddlewaretoken")
+        assert fields == {"index": "0", "_selected_action": str(schedule.pk), "action": action}
+        assert told(ann.post(LIST, fields)) == told_after
+        assert row(schedule)["enabled"] is enabled
+    assert 'value="pause"' not in text(staff("view_schedule").get(page(schedule)))
 
 
 # Who may.
