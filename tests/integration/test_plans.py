@@ -99,7 +99,7 @@ def test_claim_from_one_queue() -> None:
 def test_claim_of_one_kind_in_ten() -> None:
     read = claim(10, ", p_queues => ARRAY['queue-7'], p_kinds => ARRAY['kind-7']")
     assert read.rows == 10
-    only(read, pgjobs_job_pkey=1000, pgjobs_claim=1500, buffers=1500)
+    only(read, pgjobs_job_pkey=1000, pgjobs_claim=1500, buffers=3000)
 
 
 @believing_anything

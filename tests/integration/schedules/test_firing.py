@@ -228,7 +228,7 @@ def test_a_payload_that_python_cannot_read_spoils_no_other_schedule(payload: str
 
 def test_a_kind_of_another_program_has_one_job_at_a_time() -> None:
     """F97: no mountain of jobs that nobody runs; and other workers, who may know it, come first."""
-    one = schedule(kind="of a Go service", payload={})
+    one = schedule(kind="of a Go service", payload={}, cron="", every=dt.timedelta(days=1))  # nothing else falls due
     overdue(one, at=database_now())
     assert look() == 0, "left to others for five seconds"
     for n in range(2):
