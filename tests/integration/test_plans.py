@@ -275,4 +275,4 @@ def test_run_now_with_a_key_reads_what_its_kind_finished_since() -> None:
     )
     assert read.rows == 1
     # Who believes the table to be empty may take the index of the retention: then of all kinds, since then too.
-    only(read, pgjobs_finished=1500, pgjobs_prune=1500, pgjobs_dedupe=50, buffers=3000)
+    only(read, pgjobs_finished=1500, pgjobs_prune=5000, pgjobs_dedupe=50, buffers=3000)

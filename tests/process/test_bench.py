@@ -14,7 +14,7 @@ import pytest
 from tests.bench.__main__ import FIGURES
 from tests.worker_harness import BASE_DIR
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.minutes, pytest.mark.timeout(600)]
 
 HERE = [figure for figure in FIGURES if figure != "peers"]
 """Other queues are not installed by a test."""
