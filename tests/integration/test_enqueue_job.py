@@ -96,7 +96,7 @@ def test_no_limit() -> None:
     [
         (["ad"], "no handler is called 'ad'. Did you mean 'add'\\?.*--unknown-kind"),
         (["add", "--payload", "{a: 1}"], "--payload: not JSON: .*single quotes"),
-        (["add", "--payload", "[" * 5000], "--payload: is nested too deeply"),
+        (["add", "--payload", "[" * 500_000], "--payload: is nested too deeply"),
         (["add", "--payload", "[1]"], "--payload: has to be a JSON object"),
         (["add", "--payload", '{"a": NaN}'], "payload.a is nan"),
         (["add", "--payload", "{}"], "needs the argument 'a'"),
