@@ -82,8 +82,8 @@ def claim(
     """
     found = rows(
         connection,
-        "SELECT * FROM pgjobs_claim_many(%s, %s, %s::text[], make_interval(secs => %s), %s::text[], %s::text[], %s, %s::jsonb,"
-        " %s, %s)",
+        "SELECT id, lease, kind, queue, payload, attempts, max_attempts, timeout, meta, scheduled_for, lost, waited, priority"
+        " FROM pgjobs_claim_many(%s, %s, %s::text[], make_interval(secs => %s), %s::text[], %s::text[], %s, %s::jsonb, %s, %s)",
         (limit, worker, _list(queues), lease, _list(kinds), list(exclude_queues), suspects, read, asleep, doze),
     )
     if not found:

@@ -29,7 +29,6 @@ FEWEST_PAUSE = 0.02
 CAREFUL = 2.0
 """Seconds without prefetch after a claim brought jobs on their last attempt that nobody could start at once."""
 
-
 NOISE = 0.02
 """Seconds that a quick job may take because its thread had to wait for others: that does not make it a slow one."""
 

@@ -66,34 +66,45 @@ class Sleeper:
     """Whether this worker is asleep: inserters see that it wants to be told.
 
     Who inserted before it fell asleep saw a worker awake, and told nobody; should such a transaction still be open, its jobs
-    come without a word. So the worker looks again, first soon, then less often, until all of them have ended.
+    come without a word. So the worker looks again, first soon, then less often, until a whole turn of claims (one for each
+    place) began after all of them had ended.
     """
 
     def __init__(self) -> None:
         self.asleep = False
         self._session: object = None
         self._unsettled: int | None = None
+        self._settled: int | None = None
+        """What the first claim of this turn saw; None while there was none, or in the turn of the falling asleep."""
+        self._turned = False
         self._nap = LINGER
 
     def in_session(self, session: object) -> bool:
         """Whether it is asleep in a database session: a lost connection took the lock with it."""
         if session is not self._session:
-            self._session, self.asleep, self._unsettled, self._nap = session, False, None, LINGER
+            self._session = session
+            self._wake()
         return self.asleep
 
     def saw(self, claim: store.Claim) -> None:
         """A claim was made in the session."""
-        if claim.unsettled is not None:
-            self._unsettled, self._nap = claim.unsettled, NAP
-        elif not claim.asleep or (self._unsettled is not None and claim.settled >= self._unsettled):
-            self._unsettled = None
-        if self.asleep and not claim.asleep:
-            self._nap = LINGER
-        self.asleep = claim.asleep
+        if claim.unsettled is not None:  # of this turn some claims came before the lock
+            self.asleep, self._unsettled, self._nap, self._turned = True, claim.unsettled, NAP, True
+        elif not claim.asleep:
+            if self.asleep:
+                self._wake()
+        elif not self._turned:
+            self._settled, self._turned = claim.settled, True
 
     def nap(self) -> float:
-        """Seconds until the next look, after a claim that found nothing."""
+        """Seconds until the next look, after a turn of claims that found nothing."""
+        if self._unsettled is not None and self._settled is not None and self._settled >= self._unsettled:
+            self._unsettled = None
+        self._settled, self._turned = None, False
         if self.asleep and self._unsettled is None:
             return float("inf")
         nap, self._nap = self._nap, min(2 * self._nap, LONGEST_NAP)  # not asleep: somebody held the lock, so try again
         return nap
+
+    def _wake(self) -> None:
+        self.asleep, self._unsettled, self._settled, self._turned, self._nap = False, None, None, False, LINGER

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -90,7 +91,7 @@ def requeued() -> Job:
 def resumed() -> Job:
     pause = PauseFactory(scope="queue", name="held")
     job = JobFactory(kind="scripted", payload={"steps": []}, queue="held", run_after=ago(3600))
-    time.sleep(0.1)  # the worker has looked, perhaps
+    run_one(lambda: JobFactory(kind="scripted", payload={"steps": []}))  # the worker has looked, and passed it over
     store.resume(connection, "queue", pause.name)
     return job
 
@@ -110,12 +111,16 @@ def test_a_late_commit_does_not_lie_behind_for_long(
 ) -> None:
     listening(workers)
     web = connect(autocommit=False)
-    [(job,)] = web.execute(
-        "INSERT INTO pgjobs_job (kind, payload) VALUES ('scripted', '{\"steps\": []}') RETURNING id"
+    [(job, run_after)] = web.execute(
+        "INSERT INTO pgjobs_job (kind, payload) VALUES ('scripted', '{\"steps\": []}') RETURNING id, run_after"
     ).fetchall()
-    for _ in range(3):  # others are claimed meanwhile, and move the place on
-        run_one(lambda: scripted.enqueue(steps=[]).get())
-        time.sleep(0.3)
+
+    def passed() -> bool:
+        run_one(lambda: scripted.enqueue(steps=[]).get())  # others are claimed meanwhile, and move the place on
+        levels = json.loads(partly[-1].read or "")["levels"] or []
+        return any(dt.datetime.fromisoformat(at) > run_after for _, _, at, _ in levels if at != "-infinity")
+
+    wait_until(passed, "a claim that has read on past it")
     web.commit()
     assert run_one(lambda: Job.objects.get(pk=job)) < AT_MOST
 
