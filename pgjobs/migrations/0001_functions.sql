@@ -1181,7 +1181,9 @@ BEGIN
       GET DIAGNOSTICS v_gone = ROW_COUNT;
       v_count := v_count + v_gone;
       EXIT WHEN v_gone > 0 OR v_seen < 5 * p_batch;
-      v_from := v_first + random() * (v_before - v_first);
+      -- Anywhere between the oldest and the youngest that are old enough: there may be long gaps before and after.
+      SELECT o.scheduled_for INTO v_last FROM pgjobs_tick o WHERE o.schedule_id = v_id AND o.scheduled_for < v_before ORDER BY o.scheduled_for DESC LIMIT 1;
+      v_from := v_first + random() * (v_last - v_first);
     END LOOP;
   END LOOP;
   RETURN v_count;

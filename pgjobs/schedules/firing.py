@@ -22,7 +22,7 @@ from ..api import enqueueing
 from ..api.enqueueing import Enqueued
 from ..api.registry import UNSET, registry
 from ..conf import Settings
-from ..store.calling import Connection
+from ..store.calling import TRANSIENT, Connection
 from .payloads import Payloads
 from .rule import decide, rule_of
 
@@ -38,9 +38,6 @@ NOTHING = store.NewJob(kind="nothing", payload="{}", queue="default", priority=0
 
 FIRST_PAUSE, LONGEST_PAUSE = 5.0, 300.0
 """Seconds until a schedule that met an error is tried again: the first time, doubled each time, at most."""
-
-TRANSIENT = ("40001", "40P01", "55P03")
-"""Serialization failure, deadlock, lock not available: no fault of the schedule."""
 
 LONGEST_ERROR = 2000
 
@@ -72,6 +69,7 @@ class Firing:
             try:
                 moved += self._look(connection, schedule)
             except BaseException as e:  # noqa: BLE001 - one bad schedule never stops another; hooks of the user run here too
+                # What is transient is no fault of the schedule.
                 if getattr(e.__cause__, "sqlstate", None) not in TRANSIENT:
                     self._failed(connection, schedule, e)
         return moved

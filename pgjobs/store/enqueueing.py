@@ -8,7 +8,7 @@ import json
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from .calling import Connection, rows
+from .calling import Connection, first_argument, rows
 
 
 class NewJob(NamedTuple):
@@ -34,8 +34,7 @@ def enqueue(
 
     ``notify=False`` silences the rest of the caller's transaction: workers find the job by polling.
     """
-    # The arguments of a function are evaluated before it is called, so its INSERT already sees the setting.
-    kind = "%s" if notify else "CASE WHEN set_config('pgjobs.notify', 'off', true) = 'off' THEN %s END"
+    kind = first_argument(notify)
     run_after = "%s"
     if isinstance(job.run_after, float):
         run_after = "clock_timestamp() + make_interval(secs => %s)"
@@ -73,7 +72,7 @@ def enqueue_many(
     alike = [list(some) for _, some in itertools.groupby(plain, key=lambda n: jobs[n][:1] + jobs[n][2:])]
     elements = [_as_json(jobs[some[0]], "[" + ",".join([jobs[n].payload for n in some]) + "]") for some in alike]
     elements += [_as_json(jobs[n], jobs[n].payload) for n in keyed]
-    data = "%s" if notify else "CASE WHEN set_config('pgjobs.notify', 'off', true) = 'off' THEN %s END"
+    data = first_argument(notify)
     answers: list[tuple[int, bool, str]] = [(0, False, "")] * len(jobs)
     for place, ids, created, action in rows(
         connection,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 
-from .calling import Connection, rows, value
+from .calling import EPOCH, Connection, first_argument, rows, value
 from .enqueueing import NewJob
 
 
@@ -23,7 +23,7 @@ def run_now(
     With ``key``, at most one job of that key since ``since``: a second call answers with the first one's job, also when
     that has ended (as long as finished jobs are kept).
     """
-    id_ = "%s" if notify else "CASE WHEN set_config('pgjobs.notify', 'off', true) = 'off' THEN %s END"
+    id_ = first_argument(notify)
     [(job_id, created)] = rows(
         connection,
         f"SELECT id, created FROM pgjobs_run_now({id_}, %s, %s, %s, %s, %s::jsonb, %s, %s, make_interval(secs => %s), %s,"  # noqa: S608
@@ -48,4 +48,4 @@ def run_now(
 def database_time(connection: Connection) -> dt.datetime:
     """Now by the database's clock, in UTC, whatever ``USE_TZ`` and the session's zone are."""
     microseconds = value(connection, "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint")
-    return dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(microseconds=microseconds)
+    return EPOCH + dt.timedelta(microseconds=microseconds)

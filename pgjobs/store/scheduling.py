@@ -11,10 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from .calling import Connection, rows, value
+from .calling import EPOCH, Connection, first_argument, rows, value
 from .enqueueing import NewJob
-
-EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +111,7 @@ def tick(
     live, whatever the schedule's overlap. Answers nothing, and has changed nothing, when another worker was first, the
     schedule was edited, or somebody holds its row.
     """
-    id_ = "%s" if notify else "CASE WHEN set_config('pgjobs.notify', 'off', true) = 'off' THEN %s END"
+    id_ = first_argument(notify)
     found = rows(
         connection,
         "SELECT (extract(epoch FROM scheduled_for) * 1000000)::bigint, outcome, job_id FROM pgjobs_tick("  # noqa: S608

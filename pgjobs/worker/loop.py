@@ -23,12 +23,10 @@ from django.db import (
 )
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from ..store.calling import TRANSIENT
 from .connection import close, ready
 
 logger = logging.getLogger("pgjobs")
-
-TRANSIENT = ("40001", "40P01", "55P03")
-"""Serialization failure, deadlock, lock not available: the same statement again, on the same connection."""
 
 AWAY = (DatabaseError, InterfaceError, psycopg.Error, OSError)
 WRONG = (ProgrammingError, DataError, IntegrityError, NotSupportedError)

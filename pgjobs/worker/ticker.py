@@ -15,9 +15,10 @@ from ..conf import Settings
 from ..schedules.firing import Firing
 from ..schedules.payloads import Payloads
 from ..schedules.sync import Declarations
+from ..store.calling import TRANSIENT
 from .announcer import Announcer
 from .connection import close
-from .loop import TRANSIENT, Loop, away, sqlstate
+from .loop import Loop, away, sqlstate
 
 logger = logging.getLogger("pgjobs")
 
