@@ -257,6 +257,7 @@ DECLARE
   v_settled xid8 := pg_snapshot_xmin(pg_current_snapshot());
   v_unsettled xid8;
   v_held integer[];
+  v_first text[] := ARRAY[p_worker];
 BEGIN
   IF coalesce(p_limit, 0) < 1 THEN RETURN; END IF;
   IF coalesce(p_worker, '') = '' THEN
@@ -397,11 +398,11 @@ BEGIN
   RETURN QUERY UPDATE pgjobs_job j SET
     status = 'reserved', attempts = j.attempts + 1, lease = v_token, reserved_by = p_worker, reserved_at = v_now,
     reserved_until = v_now + coalesce(p_lease, j.timeout, interval '1 hour'), worker = p_worker,
-    worker_ids = j.worker_ids[greatest(cardinality(j.worker_ids) - 30, 1):] || p_worker,
+    worker_ids = CASE cardinality(j.worker_ids) WHEN 0 THEN v_first ELSE j.worker_ids[greatest(cardinality(j.worker_ids) - 30, 1):] || p_worker END,
     last_attempted_at = v_now, started_at = coalesce(j.started_at, v_now), updated_at = v_now
   WHERE j.ctid = ANY (v_rows)
-  RETURNING j.id, j.lease, j.kind, j.queue, j.payload, j.attempts, j.max_attempts, extract(epoch FROM j.timeout)::float8, j.meta, j.scheduled_for,
-    j.lost::integer, extract(epoch FROM v_now - j.run_after)::float8, j.priority::integer;
+  RETURNING j.id, j.lease, j.kind, j.queue, j.payload, j.attempts, j.max_attempts, date_part('epoch', j.timeout), j.meta, j.scheduled_for,
+    j.lost::integer, date_part('epoch', v_now - j.run_after), j.priority::integer;
 END $$;
 
 -- claim: pending → reserved, for at most p_limit due jobs: highest priority first, then run_after, then id, across queues.
@@ -469,7 +470,7 @@ BEGIN
   v_now := clock_timestamp();
   UPDATE pgjobs_job j SET
     status = 'done', finished_at = v_now, updated_at = v_now, lease = NULL, reserved_by = NULL, reserved_at = NULL, reserved_until = NULL,
-    result = p_results -> j.id::text, last_error = p_notes ->> j.id::text, error_class = NULL, lost = 0, suspect = false
+    result = CASE WHEN p_results IS NOT NULL THEN p_results -> j.id::text END, last_error = CASE WHEN p_notes IS NOT NULL THEN p_notes ->> j.id::text END, error_class = NULL, lost = 0, suspect = false
   WHERE j.ctid = ANY (v_rows);
   IF cardinality(v_held) = cardinality(p_ids) THEN RETURN; END IF;
   RETURN QUERY SELECT u.id, CASE WHEN EXISTS (SELECT FROM pgjobs_job j WHERE j.id = u.id AND j.lease = u.lease) THEN 'busy' ELSE 'lost' END

@@ -54,6 +54,7 @@ DECLARE
   v_settled xid8 := pg_snapshot_xmin(pg_current_snapshot());
   v_unsettled xid8;
   v_held integer[];
+  v_first text[] := ARRAY[p_worker];
 BEGIN
   IF coalesce(p_limit, 0) < 1 THEN RETURN; END IF;
   IF coalesce(p_worker, '') = '' THEN
@@ -194,9 +195,9 @@ BEGIN
   RETURN QUERY UPDATE pgjobs_job j SET
     status = 'reserved', attempts = j.attempts + 1, lease = v_token, reserved_by = p_worker, reserved_at = v_now,
     reserved_until = v_now + coalesce(p_lease, j.timeout, interval '1 hour'), worker = p_worker,
-    worker_ids = j.worker_ids[greatest(cardinality(j.worker_ids) - 30, 1):] || p_worker,
+    worker_ids = CASE cardinality(j.worker_ids) WHEN 0 THEN v_first ELSE j.worker_ids[greatest(cardinality(j.worker_ids) - 30, 1):] || p_worker END,
     last_attempted_at = v_now, started_at = coalesce(j.started_at, v_now), updated_at = v_now
   WHERE j.ctid = ANY (v_rows)
-  RETURNING j.id, j.lease, j.kind, j.queue, j.payload, j.attempts, j.max_attempts, extract(epoch FROM j.timeout)::float8, j.meta, j.scheduled_for,
-    j.lost::integer, extract(epoch FROM v_now - j.run_after)::float8, j.priority::integer;
+  RETURNING j.id, j.lease, j.kind, j.queue, j.payload, j.attempts, j.max_attempts, date_part('epoch', j.timeout), j.meta, j.scheduled_for,
+    j.lost::integer, date_part('epoch', v_now - j.run_after), j.priority::integer;
 END $$;

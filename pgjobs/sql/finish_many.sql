@@ -16,7 +16,7 @@ BEGIN
   v_now := clock_timestamp();
   UPDATE pgjobs_job j SET
     status = 'done', finished_at = v_now, updated_at = v_now, lease = NULL, reserved_by = NULL, reserved_at = NULL, reserved_until = NULL,
-    result = p_results -> j.id::text, last_error = p_notes ->> j.id::text, error_class = NULL, lost = 0, suspect = false
+    result = CASE WHEN p_results IS NOT NULL THEN p_results -> j.id::text END, last_error = CASE WHEN p_notes IS NOT NULL THEN p_notes ->> j.id::text END, error_class = NULL, lost = 0, suspect = false
   WHERE j.ctid = ANY (v_rows);
   IF cardinality(v_held) = cardinality(p_ids) THEN RETURN; END IF;
   RETURN QUERY SELECT u.id, CASE WHEN EXISTS (SELECT FROM pgjobs_job j WHERE j.id = u.id AND j.lease = u.lease) THEN 'busy' ELSE 'lost' END

@@ -7,7 +7,9 @@ or ``"lost"`` (the lease is another's: nothing was changed).
 from __future__ import annotations
 
 import datetime as dt
+import functools
 import json
+import operator
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -15,11 +17,6 @@ from .calling import Connection, rows, value
 
 _META = 8
 """The place of ``meta`` among a claimed job's columns; in the first row it holds what the claim saw."""
-
-
-def _order(job: ClaimedJob) -> tuple[int, float, int]:
-    """The order of claim."""
-    return -job.priority, -job.waited, job.id
 
 
 class ClaimedJob(NamedTuple):
@@ -38,6 +35,13 @@ class ClaimedJob(NamedTuple):
     lost: int
     waited: float
     priority: int
+
+
+_claimed = functools.partial(tuple.__new__, ClaimedJob)
+"""What ``ClaimedJob._make`` does, but for its count of the columns."""
+
+_by_id = operator.itemgetter(0)
+_by_place = operator.itemgetter(ClaimedJob._fields.index("priority"), ClaimedJob._fields.index("waited"))
 
 
 class Claim(NamedTuple):
@@ -91,10 +95,11 @@ def claim(
     text = found[0][_META]
     seen = _loads(text)
     jobs = [
-        ClaimedJob._make(row if row[_META] is None else (*row[:_META], _loads(row[_META]), *row[_META + 1 :]))
+        _claimed(row if row[_META] is None else (*row[:_META], _loads(row[_META]), *row[_META + 1 :]))
         for row in found[1:]
     ]
-    jobs.sort(key=_order)
+    jobs.sort(key=_by_id)
+    jobs.sort(key=_by_place, reverse=True)  # which leaves alike ones as they are
     return Claim(
         jobs, text, seen["swept"], seen["took"], seen["due"], seen["asleep"], seen["settled"], seen["unsettled"]
     )

@@ -135,8 +135,7 @@ class AsyncExecutor:
 
     async def _outcome(self, held: Held, place: _Place) -> Outcome:
         handler = self._running.handler(held.job)
-        kept = capture.new()
-        capture.lines.set(kept)
+        capture.keeper.set(held)
         arguments = self._running.arguments(handler, held.job)
         if not isinstance(arguments, dict):
             return arguments
@@ -157,7 +156,6 @@ class AsyncExecutor:
                 return self._running.raised(held, handler, error, skip=OWN_FRAMES)
             return self._running.returned(task.result())
         finally:
-            held.log = list(kept)
             if strays := [t for t in created if not t.done()]:
                 for stray in strays:
                     stray.cancel()

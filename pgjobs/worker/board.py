@@ -28,6 +28,9 @@ class State(enum.IntEnum):
     """The handler raised; its failure may not be recorded yet."""
 
 
+FREE, RUNNING, *_ = State  # looking up a member of an enum takes longer than storing it
+
+
 class Entry(NamedTuple):
     """One job of the page."""
 
@@ -45,7 +48,7 @@ class Board:
         self._free = list(range(places - 1, -1, -1))
         self._places = places
 
-    # --- written by the worker process; entries under the lock of its HeldJobs ---
+    # --- written by the worker process; an entry under the lock of its job ---
 
     def tick(self) -> None:
         """The claim loop turned."""
@@ -65,12 +68,13 @@ class Board:
 
     def put(self, id: int, lease: int, deadline: float) -> int:  # noqa: A002 - the column's name
         """A job enters a handler; its place, or -1 when the page is full."""
-        if not self._free:
+        try:
+            place = self._free.pop()
+        except IndexError:
             return -1
-        place = self._free.pop()
         at = HEADER.size + place * ENTRY.size
-        ENTRY.pack_into(self._map, at, id, lease, deadline, State.FREE)
-        self._map[at + STATE_AT] = State.RUNNING  # last: half an entry is none
+        ENTRY.pack_into(self._map, at, id, lease, deadline, FREE)
+        self._map[at + STATE_AT] = RUNNING  # last: half an entry is none
         return place
 
     def mark(self, place: int, state: State) -> None:
@@ -81,7 +85,7 @@ class Board:
     def clear(self, place: int) -> None:
         """The job is not this process's any more."""
         if place >= 0:
-            self._map[HEADER.size + place * ENTRY.size + STATE_AT] = State.FREE
+            self._map[HEADER.size + place * ENTRY.size + STATE_AT] = FREE
             self._free.append(place)
 
     # --- read by the supervisor ---

@@ -9,7 +9,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Protocol
 
 from ..payload import mend
 
@@ -19,7 +19,16 @@ LINES = 200
 LONGEST_LINE = 1_000
 """Characters kept of a line."""
 
-lines: contextvars.ContextVar[deque[str] | None] = contextvars.ContextVar("pgjobs_log", default=None)
+
+class Keeps(Protocol):
+    """Something that keeps the lines of one attempt."""
+
+    log: deque[str] | None
+    """None until the first one."""
+
+
+keeper: contextvars.ContextVar[Keeps | None] = contextvars.ContextVar("pgjobs_log", default=None)
+"""Whose lines are written here."""
 
 
 Factory = Callable[..., logging.LogRecord]
@@ -59,21 +68,19 @@ def installed() -> Iterator[None]:
 
 def _make_record(make: Factory, *args: Any, **options: Any) -> logging.LogRecord:
     record = make(*args, **options)
-    kept = lines.get()
-    if kept is not None and _users and record.name != "pgjobs" and not record.name.startswith("pgjobs.worker"):
+    by = keeper.get()
+    if by is not None and _users and record.name != "pgjobs" and not record.name.startswith("pgjobs.worker"):
         try:
-            kept.append(_format.format(record)[:LONGEST_LINE])
+            line = _format.format(record)[:LONGEST_LINE]
         except Exception as e:  # noqa: BLE001 - a record with a broken argument must not fail the job
-            kept.append(f"(a log record of {record.name} could not be formatted: {type(e).__name__})")
+            line = f"(a log record of {record.name} could not be formatted: {type(e).__name__})"
+        if by.log is None:
+            by.log = deque(maxlen=LINES)
+        by.log.append(line)
         record.exc_text = None  # other formatters write it their own way
     return record
 
 
-def new() -> deque[str]:
-    """Where the lines of one attempt go."""
-    return deque(maxlen=LINES)
-
-
-def text(kept: deque[str]) -> str:
-    """The lines as they are stored."""
-    return mend("\n".join(kept))
+def text(by: Keeps) -> str:
+    """The lines as they are stored; a stray thread of the handler may still write some."""
+    return "" if by.log is None else mend("\n".join(list(by.log)))

@@ -17,7 +17,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from .. import store
 from ..conf import Settings
-from .held import Held, HeldJobs, Pool, Stage
+from .held import Held, HeldJobs, Pool
 from .reach import LINGER, Reach, Sleeper
 
 MOST = 1000
@@ -111,8 +111,7 @@ class Intake:
             return 0
         if self._held.running(self.pool) >= self._capacity:
             now = time.monotonic()
-            running = (h for h in self._held.snapshot() if h.stage is Stage.RUNNING and h.pool is self.pool)
-            if all(now - h.since > self._prefetch for h in running):
+            if all(now - h.since > self._prefetch for h in self._held.running_now() if h.pool is self.pool):
                 return 0  # every place is on a long job: nothing will be done soon
         return min(int(self._prefetch * self._capacity / max(average, 1e-5)), MOST)
 
@@ -131,11 +130,10 @@ class Intake:
         """
         free = max(self.free, 0)
         last = [job for job in jobs if job.attempt >= job.max_attempts]
-        ahead = last[:free] + [job for job in jobs if job.attempt < job.max_attempts]
+        ahead = [*last[:free], *(job for job in jobs if job.attempt < job.max_attempts)] if last else jobs
         if last[free:]:
             self._careful_until = time.monotonic() + CAREFUL
-        taken = [held for job in ahead if (held := self._held.take(job, self.pool))]
-        return taken, [Held(job, self.pool) for job in last[free:]]
+        return self._held.take(ahead, self.pool), [Held(job, self.pool) for job in last[free:]]
 
 
 class Claimer:

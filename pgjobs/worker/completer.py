@@ -22,7 +22,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from .. import signals, store
 from ..payload import mend
-from . import loop
+from . import capture, loop
 from .announcer import Announcer
 from .connection import close, ready
 from .failure import Failure
@@ -61,6 +61,9 @@ BUSY_PAUSE = 0.05
 
 AGAIN_PAUSE = 0.005
 """Seconds before the progress of a job whose row is held is tried again."""
+
+LAST_TRIES = 10
+"""How often the last progress of a job that has ended is tried again, before others are not kept waiting any longer."""
 
 Item = tuple[Held, Outcome]
 
@@ -115,17 +118,20 @@ class Completer:
             return False
 
     def say_progress(self, held: Held) -> None:
-        """Store the latest progress of a running job soon."""
+        """Store the latest progress of a job soon; what its handler said last before it returned, ahead of its finish."""
 
         def say() -> None:
             progress = held.progress
-            if progress is None or held.stage is not Stage.RUNNING:
+            if progress is None or held.stage is Stage.GONE:
                 return
-            text = json.dumps(progress)
-            if store.progress(ready(self._connection), held.job.id, held.job.lease, text) == "busy":
+            text, tries = json.dumps(progress), 0
+            while store.progress(ready(self._connection), held.job.id, held.job.lease, text) == "busy":
                 time.sleep(AGAIN_PAUSE)  # a beat holds the row, perhaps
-                self._queue.put(say)
-            elif held.progress is progress:  # else the handler has said more meanwhile
+                tries += 1
+                if held.stage is not Stage.ENDING or tries > LAST_TRIES:  # else its finish may come first
+                    self._queue.put(say)
+                    return
+            if held.progress is progress:  # else the handler has said more meanwhile
                 held.progress = None
 
         self._queue.put(say)
@@ -220,7 +226,7 @@ class Completer:
         elif isinstance(outcome, Finish) or getattr(outcome, "exception", None) is UNSTORABLE:
             self._held.drop(held)  # its lease lapses, and the reaper tells the tale
         else:
-            held.log = []
+            held.log = None
             text = f"how it ended ({type(outcome).__name__}) could not be stored: {loop.first_line(error)}"
             failure = Failure("pgjobs.Unstorable", text[:1000].encode("ascii", "replace").decode(), "")
             last = held.job.attempt >= held.job.max_attempts
@@ -249,20 +255,18 @@ class Completer:
 
     def _one(self, held: Held, outcome: Outcome, connection: BaseDatabaseWrapper) -> None:
         """One ending, by the verb of its name."""
-        id_, lease, log = held.job.id, held.job.lease, "\n".join(held.log)
+        id_, lease, log = held.job.id, held.job.lease, capture.text(held)
         match outcome:
             case RetryLater(failure, delay, _, cause):
-                status = store.retry(
-                    connection, id_, lease, **failure._asdict(), delay=delay, outcome=cause, log=mend(log)
-                )
+                status = store.retry(connection, id_, lease, **failure._asdict(), delay=delay, outcome=cause, log=log)
             case Bury(failure, _, cause):
-                status = store.bury(connection, id_, lease, **failure._asdict(), outcome=cause, log=mend(log))
+                status = store.bury(connection, id_, lease, **failure._asdict(), outcome=cause, log=log)
             case FailForGood(failure):
-                status = store.fail(connection, id_, lease, **failure._asdict(), log=mend(log))
+                status = store.fail(connection, id_, lease, **failure._asdict(), log=log)
             case SnoozeUntil(until, reason):
                 status = store.snooze(connection, id_, lease, until=until, reason=reason)
             case CancelHeld(reason):
-                status = store.cancel_held(connection, id_, lease, reason=reason, log=mend(log))
+                status = store.cancel_held(connection, id_, lease, reason=reason, log=log)
             case Release(reason):
                 status = store.release(connection, [id_], [lease], started=True, reason=reason).get(id_, "lost")
             case Finished():

@@ -88,8 +88,7 @@ class Executor:
     def _run_one(self, held: Held, slot: Slot) -> Outcome:
         """The life of one job, from its payload to its outcome."""
         handler = self._running.handler(held.job)
-        kept = capture.new()
-        capture.lines.set(kept)
+        capture.keeper.set(held)
         hygiene.before()
         try:
             arguments = self._running.arguments(handler, held.job)
@@ -100,8 +99,6 @@ class Executor:
             with restored(held.job.meta):
                 return self._interruptible(held, slot, handler, arguments)
         finally:
-            if kept:
-                held.log = list(kept)
             if held.told:
                 hygiene.discard_all()
             hygiene.after()

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 
 from ..conf import Settings
-from .held import Held, HeldJobs, Stage
+from .held import Held, HeldJobs
 from .running import extra
 
 logger = logging.getLogger("pgjobs")
@@ -56,9 +56,8 @@ class Limiter:
     def _run(self) -> None:
         try:
             while not self._stop.wait(LOOK):
-                for held in self._held.snapshot():
-                    if held.stage is Stage.RUNNING:
-                        self._look(held, time.monotonic())
+                for held in self._held.running_now():
+                    self._look(held, time.monotonic())
         except BaseException as e:  # noqa: BLE001
             self._died("limiter", e)
 

@@ -73,7 +73,8 @@ class Running:
 
     def starts(self, job: ClaimedJob) -> None:
         """Tell people."""
-        signals.send(signals.job_started, job.kind, job=job, attempt=job.attempt, exc_info=None)
+        if signals.job_started.receivers:
+            signals.send(signals.job_started, job.kind, job=job, attempt=job.attempt, exc_info=None)
         if logger.isEnabledFor(logging.DEBUG):
             logger.debug("job %d %s: started, attempt %d", job.id, job.kind, job.attempt, extra=extra(job))
 

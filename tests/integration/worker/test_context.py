@@ -132,6 +132,14 @@ def test_progress_is_seen_while_the_job_runs(workers: Workers, handler: Any) -> 
         wait_until(lambda: job.get().status == "done")
 
 
+@pytest.mark.parametrize("ending", [[], [["fail"]]], ids=["returns", "raises"])
+def test_what_a_handler_says_last_is_stored(workers: Workers, ending: list[list[str]]) -> None:
+    """Said right before the end, of which the worker may hear first."""
+    jobs = [scripted.enqueue(steps=[["progress", n, 40, "last"], *ending]) for n in range(40)]
+    workers.drain()
+    assert [job.get().progress for job in jobs] == [{"done": n, "total": 40, "text": "last"} for n in range(40)]
+
+
 def test_progress_that_no_longer_counts_is_not_stored(workers: Workers) -> None:
     with script.closed_gate() as open_gate:
         job = scripted.enqueue(steps=[["gate", 1], ["progress", 1, 2]])
