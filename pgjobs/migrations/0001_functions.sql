@@ -236,8 +236,8 @@ DECLARE
   v_now timestamptz := clock_timestamp();
   -- 63 random bits, never from a sequence: an unflushed one repeats after a crash of the server.
   v_token bigint := hashtextextended(gen_random_uuid()::text, 0) & 9223372036854775807;
-  v_no_queues text[];
-  v_no_kinds text[];
+  v_no_queues text[] := coalesce(p_exclude_queues, '{}');
+  v_no_kinds text[] := '{}';
   v_paused text;                -- p_read of another set of pauses is worthless
   -- What is known of levels, side by side: a queue, a priority, and the place after which it was not read yet.
   k_queues text[] := '{}'; k_levels smallint[] := '{}'; k_ats timestamptz[] := '{}'; k_ids bigint[] := '{}';
@@ -245,7 +245,7 @@ DECLARE
   v_heads smallint[] := '{}';   -- for each, the highest priority not yet read
   v_queue text := '';
   v_next text;
-  v_level smallint;
+  v_level smallint; v_head smallint; v_known smallint;
   v_places integer[];           -- of this level's queues, in k_…
   v_cut_at timestamptz; v_cut_id bigint;
   v_place integer;
@@ -263,10 +263,11 @@ BEGIN
   IF coalesce(p_worker, '') = '' THEN
     RAISE EXCEPTION 'p_worker has to name the worker' USING ERRCODE = 'invalid_parameter_value';
   END IF;
-  SELECT coalesce(array_agg(p.name) FILTER (WHERE p.scope = 'queue'), '{}'), coalesce(array_agg(p.name) FILTER (WHERE p.scope = 'kind'), '{}'),
-         min(p.until), md5(string_agg(p.scope || p.name, E'\n' ORDER BY p.scope, p.name))
-  INTO v_no_queues, v_no_kinds, v_due, v_paused FROM pgjobs_pause p WHERE p.until IS NULL OR p.until > v_now;
-  v_no_queues := v_no_queues || coalesce(p_exclude_queues, '{}');
+  IF EXISTS (SELECT FROM pgjobs_pause p WHERE p.until IS NULL OR p.until > v_now) THEN
+    SELECT coalesce(array_agg(p.name) FILTER (WHERE p.scope = 'queue'), '{}') || v_no_queues, coalesce(array_agg(p.name) FILTER (WHERE p.scope = 'kind'), '{}'),
+           min(p.until), md5(string_agg(p.scope || p.name, E'\n' ORDER BY p.scope, p.name))
+    INTO v_no_queues, v_no_kinds, v_due, v_paused FROM pgjobs_pause p WHERE p.until IS NULL OR p.until > v_now;
+  END IF;
   IF (p_read ->> 'at')::timestamptz <= v_now AND p_read ->> 'paused' IS NOT DISTINCT FROM v_paused AND jsonb_typeof(p_read -> 'levels') = 'array' THEN
     SELECT coalesce(array_agg(e.v ->> 0), '{}'), coalesce(array_agg((e.v ->> 1)::smallint), '{}'), coalesce(array_agg((e.v ->> 2)::timestamptz), '{}'),
            coalesce(array_agg((e.v ->> 3)::bigint), '{}')
@@ -308,12 +309,17 @@ BEGIN
   END LOOP;
 
   WHILE cardinality(v_queues) > 0 AND cardinality(v_rows) < p_limit LOOP
-    SELECT max(h) INTO v_level FROM unnest(v_heads) h;
+    v_level := v_heads[1];
+    FOR v_n IN 2..cardinality(v_heads) LOOP v_level := greatest(v_level, v_heads[v_n]); END LOOP;
     v_places := '{}';
-    FOR v_queue IN SELECT u.q FROM unnest(v_queues, v_heads) u (q, h) WHERE u.h = v_level LOOP
-      SELECT u.n INTO v_place FROM unnest(k_queues, k_levels) WITH ORDINALITY u (q, p, n) WHERE u.q = v_queue AND u.p = v_level;
-      IF NOT FOUND THEN
-        k_queues := k_queues || v_queue; k_levels := k_levels || v_level; k_ats := k_ats || '-infinity'::timestamptz; k_ids := k_ids || 0::bigint;
+    FOR v_n IN 1..cardinality(v_queues) LOOP
+      CONTINUE WHEN v_heads[v_n] <> v_level;
+      v_place := NULL;
+      IF p_read IS NOT NULL THEN
+        SELECT u.n INTO v_place FROM unnest(k_queues, k_levels) WITH ORDINALITY u (q, p, n) WHERE u.q = v_queues[v_n] AND u.p = v_level;
+      END IF;
+      IF v_place IS NULL THEN
+        k_queues := k_queues || v_queues[v_n]; k_levels := k_levels || v_level; k_ats := k_ats || '-infinity'::timestamptz; k_ids := k_ids || 0::bigint;
         v_place := cardinality(k_queues);
       END IF;
       v_places := v_places || v_place;
@@ -354,15 +360,23 @@ BEGIN
       END LOOP;
       EXIT WHEN v_cut_at = c_forever OR cardinality(v_rows) >= p_limit;  -- else others held some of them: go on behind the cut
     END LOOP;
-    IF cardinality(v_rows) < p_limit THEN  -- the next lower priority of each queue that was at this level
-      SELECT coalesce(array_agg(n.q), '{}'), coalesce(array_agg(n.h), '{}') INTO v_queues, v_heads FROM (
-        SELECT u.q, CASE WHEN u.h < v_level THEN u.h ELSE coalesce((
-          SELECT j.priority FROM pgjobs_job j WHERE j.status = 'pending' AND j.queue = u.q AND j.priority < v_level AND j.priority > coalesce(l.p, -101)
-          ORDER BY j.priority DESC LIMIT 1), l.p) END AS h
-        FROM unnest(v_queues, v_heads) u (q, h)
-        CROSS JOIN LATERAL (SELECT max(k.p) AS p FROM unnest(k_queues, k_levels) k (q, p) WHERE k.q = u.q AND k.p < v_level) l
-      ) n WHERE n.h IS NOT NULL;
-    END IF;
+    CONTINUE WHEN cardinality(v_rows) >= p_limit;
+    FOR v_n IN REVERSE cardinality(v_queues)..1 LOOP  -- the next lower priority of each queue that was at this level
+      CONTINUE WHEN v_heads[v_n] < v_level;
+      v_queue := v_queues[v_n];
+      v_known := NULL;
+      IF p_read IS NOT NULL THEN
+        SELECT max(u.p) INTO v_known FROM unnest(k_queues, k_levels) u (q, p) WHERE u.q = v_queue AND u.p < v_level;
+      END IF;
+      SELECT j.priority INTO v_head FROM pgjobs_job j
+      WHERE j.status = 'pending' AND j.queue = v_queue AND j.priority < v_level AND j.priority > coalesce(v_known, -101) ORDER BY j.priority DESC LIMIT 1;
+      v_head := coalesce(v_head, v_known);
+      IF v_head IS NOT NULL THEN
+        v_heads[v_n] := v_head;
+      ELSE
+        v_queues := v_queues[:v_n - 1] || v_queues[v_n + 1:]; v_heads := v_heads[:v_n - 1] || v_heads[v_n + 1:];
+      END IF;
+    END LOOP;
   END LOOP;
 
   IF cardinality(v_rows) < p_limit AND p_suspects IS NOT TRUE THEN  -- every level was read: when does the next job come due?

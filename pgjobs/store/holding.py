@@ -88,7 +88,18 @@ def claim(
         connection,
         "SELECT id, lease, kind, queue, payload, attempts, max_attempts, timeout, meta, scheduled_for, lost, waited, priority"
         " FROM pgjobs_claim_many(%s, %s, %s::text[], make_interval(secs => %s), %s::text[], %s::text[], %s, %s::jsonb, %s, %s)",
-        (limit, worker, _list(queues), lease, _list(kinds), list(exclude_queues), suspects, read, asleep, doze),
+        (
+            limit,
+            worker,
+            None if queues is None else _texts(queues),
+            lease,
+            None if kinds is None else _texts(kinds),
+            _texts(exclude_queues),
+            suspects,
+            read,
+            asleep,
+            doze,
+        ),
     )
     if not found:
         return Claim([])
@@ -242,8 +253,9 @@ def _numbers(some: Sequence[int]) -> str:
     return "{" + ",".join(map(str, some)) + "}"
 
 
-def _list(names: Sequence[str] | None) -> list[str] | None:
-    return None if names is None else list(names)
+def _texts(some: Sequence[str]) -> str:
+    """An array of texts, in the same way."""
+    return "{" + ",".join('"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"' for text in some) + "}"
 
 
 def _loads(text: Any) -> Any:

@@ -10,7 +10,6 @@ import asyncio
 import contextvars
 import logging
 import threading
-import time
 import weakref
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -128,10 +127,10 @@ class AsyncExecutor:
         place = _Place(self._loop)
         if not self._held.start(held, place):
             return  # released while it waited
-        began = time.monotonic()
         result = await self._outcome(held, place)
-        if self._held.end(held, returned=isinstance(result, Finish), weight=weight(result)):
-            self._ended(held, result, time.monotonic() - began)
+        took = self._held.end(held, returned=isinstance(result, Finish), weight=weight(result))
+        if took is not None:
+            self._ended(held, result, took)
 
     async def _outcome(self, held: Held, place: _Place) -> Outcome:
         handler = self._running.handler(held.job)
@@ -167,4 +166,5 @@ class AsyncExecutor:
         try:
             return await handler.function(*args, **arguments)
         finally:
-            forked.leave(self._generation)
+            if forked.generation != self._generation:
+                forked.leave()

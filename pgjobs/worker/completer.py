@@ -28,6 +28,7 @@ from .connection import close, ready
 from .failure import Failure
 from .held import Held, HeldJobs, Stage
 from .outcome import (
+    NOTHING,
     Bury,
     CancelHeld,
     FailForGood,
@@ -234,22 +235,26 @@ class Completer:
             self._flush([(held, instead)], trouble)
 
     def _many(self, done: list[tuple[Held, Finish]], connection: BaseDatabaseWrapper) -> None:
+        jobs = [held.job for held, _ in done]
+        said = [(held.job.id, outcome) for held, outcome in done if outcome is not NOTHING]
         left = store.finish_many(
             connection,
-            [held.job.id for held, _ in done],
-            [held.job.lease for held, _ in done],
-            {held.job.id: o.result for held, o in done if o.result is not None},
-            {held.job.id: o.note for held, o in done if o.note is not None},
+            [job.id for job in jobs],
+            [job.lease for job in jobs],
+            {id_: outcome.result for id_, outcome in said if outcome.result is not None},
+            {id_: outcome.note for id_, outcome in said if outcome.note is not None},
         )
-        for held, outcome in done:
-            if left and (status := left.get(held.job.id)):
-                self._answered(held, outcome, status)
-        recorded = [one for one in done if one[0].job.id not in left]
-        if not recorded:
-            return
+        recorded = done
+        if left:
+            for held, outcome in done:
+                if status := left.get(held.job.id):
+                    self._answered(held, outcome, status)
+            recorded = [one for one in done if one[0].job.id not in left]
+            if not recorded:
+                return
         self._held.drop(*(held for held, _ in recorded))
         self._recorded("done", len(recorded))
-        if logger.isEnabledFor(logging.DEBUG) or signals.job_finished.receivers or any(o.note for _, o in recorded):
+        if logger.isEnabledFor(logging.DEBUG) or signals.job_finished.receivers or any(o.note for _, o in said):
             for held, outcome in recorded:
                 self._tell(held, outcome, "done")
 

@@ -76,11 +76,11 @@ class Executor:
             while (held := self._queue.get()) is not None:
                 if not self._held.start(held, slot):
                     continue  # released while it waited
-                began = time.monotonic()
                 # A context of its own: what the handler sets (language, time zone, context variables) ends with it.
                 result = contextvars.Context().run(self._run_one, held, slot)
-                if self._held.end(held, returned=isinstance(result, (Finish, Finished)), weight=weight(result)):
-                    self._ended(held, result, time.monotonic() - began)
+                took = self._held.end(held, returned=isinstance(result, (Finish, Finished)), weight=weight(result))
+                if took is not None:
+                    self._ended(held, result, took)
             hygiene.leave_thread()
         except BaseException as e:  # noqa: BLE001
             self._died("executor", e)
@@ -141,4 +141,5 @@ class Executor:
         try:
             return handler.function(*args, **arguments)
         finally:
-            forked.leave(self._generation)
+            if forked.generation != self._generation:
+                forked.leave()

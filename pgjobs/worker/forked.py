@@ -13,7 +13,7 @@ import sys
 import threading
 import traceback
 import weakref
-from typing import Any
+from typing import Any, NoReturn
 
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -78,10 +78,8 @@ def _disown() -> None:
         del connections[connection.alias]
 
 
-def leave(worker: int) -> None:
-    """Call when a handler has ended, in a ``finally``: a process other than the worker (its generation) goes no further."""
-    if generation == worker:
-        return
+def leave() -> NoReturn:
+    """Call in a ``finally`` when a handler has ended in another generation than it began in: this process goes no further."""
     error = sys.exc_info()[1]
     code = 0 if error is None else 1
     if isinstance(error, SystemExit):

@@ -160,21 +160,23 @@ class HeldJobs:
             self._buffered[held.pool].discard(held)
             return True
 
-    def end(self, held: Held, *, returned: bool, weight: int = 0) -> bool:
-        """RUNNING → ENDING: the handler is over, its outcome (of ``weight`` bytes) is on its way; False when it was released
-        meanwhile.
+    def end(self, held: Held, *, returned: bool, weight: int = 0) -> float | None:
+        """RUNNING → ENDING: the handler is over, its outcome (of ``weight`` bytes) is on its way; how many seconds it took, or
+        None when it was released meanwhile.
         """
+        now = time.monotonic()
         with held.lock:
             if held.stage is not RUNNING:
-                return False
-            held.stage, held.since = ENDING, time.monotonic()
+                return None
+            took = now - held.since
+            held.stage, held.since = ENDING, now
             self._board.mark(held.place, RETURNED if returned else RAISED)
             if weight > LEAST_WEIGHT:
                 held.weight = weight
                 self._heavy.add(held)
             self._ending.add(held)
             self._running[held.pool].discard(held)
-            return True
+            return took
 
     def drop(self, *some: Held) -> None:
         """Not ours any more, whatever their stage."""

@@ -96,7 +96,7 @@ Outcome = Finish | Finished | RetryLater | Bury | FailForGood | SnoozeUntil | Ca
 
 def weight(outcome: Outcome) -> int:
     """About how many bytes it holds."""
-    return len(outcome.result or "") if isinstance(outcome, Finish) else 0
+    return len(outcome.result) if isinstance(outcome, Finish) and outcome.result is not None else 0
 
 
 def of_exception(

@@ -344,7 +344,7 @@ class Worker:
 
     def _is_stuck(self, held: Held) -> None:
         """A handler does not stop: its attempt ends, its thread is lost, the process goes when the others are done."""
-        if self._held.end(held, returned=False):
+        if self._held.end(held, returned=False) is not None:
             self._stuck += 1
             outcome = of_stopped(held.told, None, held.job, registry.find(held.job.kind), self.settings)
             self._completer.complete(held, outcome)

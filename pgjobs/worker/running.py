@@ -23,7 +23,7 @@ logger = logging.getLogger("pgjobs")
 job_logger = logging.getLogger("pgjobs.job")
 
 
-_decode = json.JSONDecoder().raw_decode
+_decode = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
 """What ``json.loads`` does without its preparations: PostgreSQL writes jsonb with no blank around it."""
 
 
@@ -114,7 +114,7 @@ class _Holder:
 
 def fit(handler: Handler, text: str) -> dict[str, Any]:
     """The handler's arguments of a stored payload, upgraded when it does not fit; raises PayloadTypeError."""
-    arguments: dict[str, Any] = _decode(text)[0]
+    arguments: dict[str, Any] = _decode(text, 0)[0]
     try:
         handler.check(arguments)
     except PayloadTypeError as e:

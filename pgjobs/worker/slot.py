@@ -40,8 +40,7 @@ class Slot:
 
     def arm(self, held: Held) -> None:
         """From here on the handler may be interrupted."""
-        with self._lock:
-            self._held = held
+        self._held = held
 
     def disarm(self) -> bool:
         """From here on it may not; whether it was interrupted. Never raises what was meant for the handler."""

@@ -65,7 +65,7 @@ def test_a_slow_job_holds_up_nothing_but_its_thread(workers: Workers) -> None:
 def test_quick_jobs_are_claimed_in_batches(workers: Workers, statements: Statements) -> None:
     train(300)
     workers.drain(THREADS=1)
-    assert len(statements.of("pgjobs_claim(")) < 60
+    assert len(statements.of("pgjobs_claim_many(")) < 60
 
 
 def test_slow_jobs_are_claimed_one_by_one(workers: Workers) -> None:
@@ -87,10 +87,10 @@ def test_no_claim_while_no_thread_is_free(workers: Workers, statements: Statemen
             scripted.enqueue(steps=[["gate", 1]])
         workers.start(THREADS=2)
         wait_until(lambda: audit.events().count("at gate") == 2)
-        before = len(statements.of("pgjobs_claim(", "'scripted'"))  # for the threads; the event loop is free
+        before = len(statements.of("pgjobs_claim_many(", '"scripted"'))  # for the threads; the event loop is free
         beats = len(statements.of("pgjobs_beat("))
         wait_until(lambda: len(statements.of("pgjobs_beat(")) >= beats + 4)
-        assert len(statements.of("pgjobs_claim(", "'scripted'")) == before
+        assert len(statements.of("pgjobs_claim_many(", '"scripted"')) == before
 
 
 def test_a_last_attempt_never_waits_in_the_buffer(workers: Workers) -> None:

@@ -27,7 +27,7 @@ def test_an_idle_minute(workers: Workers, statements: Statements, listen: bool, 
     first = len(statements)
     beats = len(statements.of("pgjobs_beat("))
     wait_until(lambda: len(statements.of("pgjobs_beat(")) >= beats + 12)
-    said = [text for _, text in statements[first:] if "'scripted_async'" not in text or "'scripted'" in text]
+    said = [text for _, text in statements[first:] if '"scripted_async"' not in text or '"scripted"' in text]
     assert len(said) <= most, "\n".join(said)
 
 
@@ -35,7 +35,7 @@ def test_twenty_idle_workers_and_one_job(workers: Workers, statements: Statement
     """F46: each looks about once, and they do not go on looking."""
     some = [workers.start({"listen": True}, THREADS=1, HEARTBEAT=0.9) for _ in range(10)]
     wait_until(lambda: all(one.worker._listener.listening for one in some))
-    claims = "pgjobs_claim(", "'scripted'"
+    claims = "pgjobs_claim_many(", '"scripted"'
 
     def quiet() -> bool:
         """Nobody has claimed for the time of two beats."""
