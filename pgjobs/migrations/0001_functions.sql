@@ -244,11 +244,13 @@ DECLARE
   v_queues text[] := '{}';      -- queues with pending rows that may still give some
   v_heads smallint[] := '{}';   -- for each, the highest priority not yet read
   v_queue text := '';
-  v_next text;
+  v_next text; v_between text;
   v_level smallint; v_head smallint; v_known smallint;
   v_places integer[];           -- of this level's queues, in k_…
   v_cut_at timestamptz; v_cut_id bigint;
   v_place integer;
+  v_block integer;              -- rows of each that are looked at for the cut
+  v_seen tid[];
   v_some tid[];
   v_rows tid[] := '{}';
   v_left integer;
@@ -291,14 +293,18 @@ BEGIN
     IF p_read IS NOT NULL THEN
       SELECT min(u.q) INTO v_next FROM unnest(k_queues) u (q) WHERE u.q > v_queue;
     END IF;
-    SELECT j.queue, j.priority INTO v_queue, v_level FROM pgjobs_job j
-    WHERE j.status = 'pending' AND j.queue > v_queue AND (v_next IS NULL OR j.queue < v_next) ORDER BY j.queue, j.priority DESC LIMIT 1;
-    IF NOT FOUND THEN
-      EXIT WHEN v_next IS NULL;
-      v_queue := v_next;
-      SELECT max(u.p) INTO v_level FROM unnest(k_queues, k_levels) u (q, p) WHERE u.q = v_queue;
-      SELECT coalesce((SELECT j.priority FROM pgjobs_job j WHERE j.status = 'pending' AND j.queue = v_queue AND j.priority > v_level
-                       ORDER BY j.priority DESC LIMIT 1), v_level) INTO v_level;
+    IF v_next IS NULL THEN
+      SELECT j.queue, j.priority INTO v_queue, v_level FROM pgjobs_job j WHERE j.status = 'pending' AND j.queue > v_queue ORDER BY j.queue, j.priority DESC LIMIT 1;
+      EXIT WHEN NOT FOUND;
+    ELSE  -- a statement of its own: "v_next IS NULL OR …" would be no bound, and all of the next queue be walked
+      SELECT j.queue, j.priority INTO v_between, v_level FROM pgjobs_job j
+      WHERE j.status = 'pending' AND j.queue > v_queue AND j.queue < v_next ORDER BY j.queue, j.priority DESC LIMIT 1;
+      v_queue := coalesce(v_between, v_next);
+      IF v_between IS NULL THEN
+        SELECT max(u.p) INTO v_known FROM unnest(k_queues, k_levels) u (q, p) WHERE u.q = v_queue;
+        SELECT j.priority INTO v_level FROM pgjobs_job j WHERE j.status = 'pending' AND j.queue = v_queue AND j.priority > v_known ORDER BY j.priority DESC LIMIT 1;
+        v_level := coalesce(v_level, v_known);
+      END IF;
     END IF;
     IF (p_queues IS NULL OR v_queue = ANY (p_queues)) AND v_queue <> ALL (v_no_queues) THEN
       v_queues := v_queues || v_queue;
@@ -324,41 +330,57 @@ BEGIN
       END IF;
       v_places := v_places || v_place;
     END LOOP;
+    v_block := 2 * least(p_limit, 10000) / cardinality(v_places) + 2;
     LOOP
+      v_left := p_limit - cardinality(v_rows);
       v_cut_at := c_forever; v_cut_id := c_most;
-      IF cardinality(v_places) > 1 THEN  -- where the merge of these queues reaches the limit; read without a lock
-        SELECT c.run_after, c.id INTO v_cut_at, v_cut_id FROM unnest(v_places) m (n) CROSS JOIN LATERAL (
-          SELECT j.run_after, j.id FROM pgjobs_job j
-          WHERE j.status = 'pending' AND j.queue = k_queues[m.n] AND j.priority = v_level AND j.run_after <= v_now
-            AND (j.run_after, j.id) > (k_ats[m.n], k_ids[m.n])
-            AND (p_kinds IS NULL OR j.kind = ANY (p_kinds)) AND j.kind <> ALL (v_no_kinds) AND (j.expires_at IS NULL OR j.expires_at > v_now)
-            AND (p_suspects IS NULL OR NOT j.suspect)
-          ORDER BY j.run_after, j.id LIMIT p_limit - cardinality(v_rows)
-        ) c ORDER BY c.run_after, c.id OFFSET p_limit - cardinality(v_rows) - 1 LIMIT 1;
-        IF NOT FOUND THEN v_cut_at := c_forever; v_cut_id := c_most; END IF;
-      END IF;
-      FOREACH v_place IN ARRAY v_places LOOP
-        v_left := p_limit - cardinality(v_rows);
-        EXIT WHEN v_left <= 0;
+      IF cardinality(v_places) = 1 THEN
+        v_place := v_places[1];
         v_some := ARRAY(
           SELECT j.ctid FROM pgjobs_job j
           WHERE j.status = 'pending' AND j.queue = k_queues[v_place] AND j.priority = v_level AND j.run_after <= v_now
-            AND (j.run_after, j.id) > (k_ats[v_place], k_ids[v_place]) AND (j.run_after, j.id) <= (v_cut_at, v_cut_id)
+            AND (j.run_after, j.id) > (k_ats[v_place], k_ids[v_place])
             AND (p_kinds IS NULL OR j.kind = ANY (p_kinds)) AND j.kind <> ALL (v_no_kinds) AND (j.expires_at IS NULL OR j.expires_at > v_now)
             AND (p_suspects IS NULL OR NOT j.suspect)
           ORDER BY j.run_after, j.id LIMIT v_left
           FOR NO KEY UPDATE SKIP LOCKED);
-        v_rows := v_rows || v_some;
-        IF cardinality(v_some) = v_left THEN  -- read up to the last of them
+      ELSE  -- the first rows of each, unlocked; the merge is known as far as the limit, or as one of them was looked at
+        WITH seen AS MATERIALIZED (
+          SELECT c.* FROM unnest(v_places) m (n) CROSS JOIN LATERAL (SELECT d.*, row_number() OVER () AS r FROM (
+            SELECT j.run_after, j.id, j.ctid AS tid FROM pgjobs_job j
+            WHERE j.status = 'pending' AND j.queue = k_queues[m.n] AND j.priority = v_level AND j.run_after <= v_now
+              AND (j.run_after, j.id) > (k_ats[m.n], k_ids[m.n])
+              AND (p_kinds IS NULL OR j.kind = ANY (p_kinds)) AND j.kind <> ALL (v_no_kinds) AND (j.expires_at IS NULL OR j.expires_at > v_now)
+              AND (p_suspects IS NULL OR NOT j.suspect)
+            ORDER BY j.run_after, j.id LIMIT v_block
+          ) d) c
+        ), cut AS MATERIALIZED (
+          SELECT u.run_after, u.id FROM (
+            (SELECT c.run_after, c.id FROM seen c ORDER BY c.run_after, c.id OFFSET v_left - 1 LIMIT 1)
+            UNION ALL (SELECT c.run_after, c.id FROM seen c WHERE c.r = v_block ORDER BY c.run_after, c.id LIMIT 1)
+            UNION ALL SELECT c_forever, c_most
+          ) u ORDER BY u.run_after, u.id LIMIT 1
+        ) SELECT c.run_after, c.id, ARRAY(SELECT s.tid FROM seen s WHERE (s.run_after, s.id) <= (c.run_after, c.id)) INTO v_cut_at, v_cut_id, v_seen FROM cut c;
+        v_some := ARRAY(
+          SELECT j.ctid FROM pgjobs_job j  -- what has become of them since counts; in their old place there may even be others
+          WHERE j.ctid = ANY (v_seen) AND j.status = 'pending' AND j.queue = ANY (v_queues) AND j.priority = v_level AND j.run_after <= v_now
+            AND (p_kinds IS NULL OR j.kind = ANY (p_kinds)) AND j.kind <> ALL (v_no_kinds) AND (j.expires_at IS NULL OR j.expires_at > v_now)
+            AND (p_suspects IS NULL OR NOT j.suspect)
+          FOR NO KEY UPDATE SKIP LOCKED);
+        v_block := least(2 * v_block, 10000);  -- should one queue have nearly all of them, then not for long in small steps
+      END IF;
+      v_rows := v_rows || v_some;
+      FOREACH v_place IN ARRAY v_places LOOP
+        IF v_cut_at < c_forever THEN
+          IF (v_cut_at, v_cut_id) > (k_ats[v_place], k_ids[v_place]) THEN k_ats[v_place] := v_cut_at; k_ids[v_place] := v_cut_id; END IF;
+        ELSIF cardinality(v_some) < v_left THEN
+          IF k_ats[v_place] < v_now - c_late THEN k_ats[v_place] := v_now - c_late; k_ids[v_place] := 0; END IF;
+        ELSIF cardinality(v_places) = 1 THEN  -- read up to the last of them
           SELECT j.run_after, j.id INTO v_found, v_last FROM pgjobs_job j WHERE j.ctid = v_some[v_left];
           k_ats[v_place] := v_found; k_ids[v_place] := v_last;
-        ELSIF v_cut_at < c_forever THEN
-          IF (v_cut_at, v_cut_id) > (k_ats[v_place], k_ids[v_place]) THEN k_ats[v_place] := v_cut_at; k_ids[v_place] := v_cut_id; END IF;
-        ELSIF k_ats[v_place] < v_now - c_late THEN
-          k_ats[v_place] := v_now - c_late; k_ids[v_place] := 0;
         END IF;
       END LOOP;
-      EXIT WHEN v_cut_at = c_forever OR cardinality(v_rows) >= p_limit;  -- else others held some of them: go on behind the cut
+      EXIT WHEN v_cut_at = c_forever OR cardinality(v_rows) >= p_limit;  -- else go on behind the cut
     END LOOP;
     CONTINUE WHEN cardinality(v_rows) >= p_limit;
     FOR v_n IN REVERSE cardinality(v_queues)..1 LOOP  -- the next lower priority of each queue that was at this level

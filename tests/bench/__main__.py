@@ -7,6 +7,7 @@ import dataclasses
 import datetime as dt
 import shlex
 import signal
+import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -100,21 +101,22 @@ def _arguments(options: argparse.Namespace) -> list[str]:
 
 
 def measure_all(options: argparse.Namespace) -> None:
-    """Every figure; on a server of its own each, unless it is only tried whether they work."""
-    shared = Rig() if options.quick else None
+    """Every figure, each by a process and on a server of its own, unless it is only tried whether they work."""
+    figures = options.figures or FIGURES
+    if not options.quick:
+        runs = ["--runs", str(options.runs)] if options.runs else []
+        for figure in figures:
+            file = str(options.json / f"{figure}.json")
+            subprocess.run([sys.executable, "-m", "tests.bench", figure, *runs, "--json", file], check=True)
+        return
+    one = Rig()
     try:
-        for figure in options.figures or FIGURES:
-            one = shared or Rig()
-            try:
-                result = measure(one, figure, options)
-            finally:
-                if not shared:
-                    one.close()
+        for figure in figures:
+            result = measure(one, figure, options)
             results.show(result)
             result.write(options.json / f"{figure}.json")
     finally:
-        if shared:
-            shared.close()
+        one.close()
 
 
 def _end(number: int, frame: object) -> None:

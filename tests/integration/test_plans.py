@@ -117,6 +117,43 @@ def test_claim_passes_over_a_paused_queue() -> None:
     only(read, pgjobs_job_pkey=1000, pgjobs_claim=1500, buffers=3000)
 
 
+GOING_ON = "SELECT id, meta FROM pgjobs_claim_many(%s, 'w', NULL, '15 s', ARRAY[%s], NULL, NULL, %s::jsonb)"
+
+
+def known(kind: str) -> str:
+    """What a claim that reads everything from the beginning answers for the next one."""
+    with connection.cursor() as cursor:
+        cursor.execute(GOING_ON, [10, kind, None])
+        text: str = cursor.fetchall()[0][1]
+    return text
+
+
+@believing_anything
+def test_claim_that_goes_on_does_not_walk_what_it_cannot_run() -> None:
+    """All of it lies in front: queues by queues, the due ones and those that are not."""
+    read = reading(GOING_ON, 10, "stranger", known("stranger"))
+    assert read.rows == 1  # what the claim saw
+    only(read, pgjobs_claim=1500, buffers=3000)
+
+
+@believing_anything
+def test_claim_that_goes_on_finds_what_it_wants_behind_a_mountain() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO pgjobs_job (kind, queue, priority, run_after)"
+            " SELECT 'rare', 'queue-' || n % 20, 0, now() + n * interval '1 microsecond' FROM generate_series(1, 100) n"
+        )
+    read = reading(GOING_ON, 50, "rare", known("rare"))
+    assert read.rows == 51
+    only(read, pgjobs_job_pkey=1000, pgjobs_claim=2500, buffers=5000)
+
+
+def test_claim_of_many_from_all_queues_reads_few_more() -> None:
+    read = claim(1000)
+    assert read.rows == 1000
+    only(read, pgjobs_job_pkey=3000, pgjobs_claim=6000, buffers=25_000)
+
+
 @believing_anything
 def test_claim_where_nothing_is_due() -> None:
     read = claim(10, ", p_queues => ARRAY['future']")

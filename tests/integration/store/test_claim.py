@@ -96,21 +96,23 @@ def test_workers_of_the_latest_32_attempts_are_kept() -> None:
 # Which, and in what order ---------------------------------------------------------------------------------------------
 
 
-def test_highest_priority_first_then_run_after_then_id_across_queues() -> None:
+@pytest.mark.parametrize("queues", ["abc", "abcdefghij", "a" * 40 + "bcdefghij"], ids=["few", "many", "uneven"])
+def test_highest_priority_first_then_run_after_then_id_across_queues(queues: str) -> None:
     """F116"""
     now = timezone.now() - dt.timedelta(minutes=1)
     jobs = [
         JobFactory(
-            queue=random.choice("abc"),
+            queue=random.choice(queues),
             priority=random.choice([-100, 0, 3, 100]),
             run_after=now - dt.timedelta(seconds=random.randrange(3)),
         )
-        for _ in range(60)
+        for _ in range(120)
     ]
     order = [j.pk for j in sorted(jobs, key=lambda j: (-j.priority, j.run_after, j.pk))]
     assert ids(limit=25) == order[:25]
     assert ids(limit=1) == order[25:26]
-    assert ids(limit=100) == order[26:]
+    assert ids(limit=3) == order[26:29]
+    assert ids(limit=200) == order[29:]
 
 
 @pytest.mark.parametrize("limit", [1, 2, 5])
