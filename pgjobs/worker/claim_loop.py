@@ -20,7 +20,8 @@ from .loop import Trouble
 from .lost_answers import LostAnswers
 
 EMPTY_PAUSE = 0.01
-"""Seconds after claims in a row that found nothing: announcements may come in thousands, for jobs that others take."""
+"""Seconds after claims in a row that somebody rang for and that found nothing: announcements may come in thousands, for jobs that
+others take."""
 
 
 OVERLOADED_PAUSE = 0.05
@@ -53,6 +54,8 @@ class ClaimLoop:
     stopping: bool = False
     _watched_at: float = 0.0
     _empty: int = 0
+    _rung: bool = False
+    """Whether somebody's ringing ended the last sleep."""
 
     def run(self) -> None:
         """The loop."""
@@ -95,7 +98,7 @@ class ClaimLoop:
             return 0 if any(partly) else None
         else:
             self._empty += 1
-            if self._empty > 1:
+            if self._empty > 1 and self._rung:
                 time.sleep(EMPTY_PAUSE)
         behind = min(intake.reach.behind for intake, _ in self.places)
         return min(self.claimer.pause(got, due, listening=self.listening()), behind)
@@ -156,7 +159,8 @@ class ClaimLoop:
         until = time.monotonic() + seconds
         while not self.stopping and (left := until - time.monotonic()) > 0:
             busy = self.held.all_buffered or self.drain
-            if self.claimer.wakes.sleep(min(left, 0.5 if busy else 60.0, self.settings.watchdog / 3)) or busy:
+            self._rung = self.claimer.wakes.sleep(min(left, 0.5 if busy else 60.0, self.settings.watchdog / 3))
+            if self._rung or busy:
                 return
             self.watch()
             if self.retiring():
