@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from .results import Result, Row, lines
@@ -68,7 +69,8 @@ def figure(result: Result) -> str:
 
 def summary(results: Sequence[Result]) -> str:
     """Every row that has a bar."""
-    return "\n" + table(row for result in results for row in result.rows if row.bar) + "\n"
+    named = (replace(row, what=f"{result.figure}: {row.what}") for result in results for row in result.rows if row.bar)
+    return "\n" + table(named) + "\n"
 
 
 def machine(results: Sequence[Result]) -> str:
