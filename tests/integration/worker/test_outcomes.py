@@ -390,9 +390,8 @@ def test_large_results_go_in_several_statements(workers: Workers, handlers: Hand
     worker.ended()
 
     assert Job.objects.filter(status="done", attempts=1, result="x" * 1_000_000).count() == 20
-    assert (
-        3 <= len(statements.of("pgjobs_finish_many")) <= 6
-    )  # a beat may hold a row for a moment: that one is sent again
+    # A beat may hold a row for a moment: that one is sent again.
+    assert 3 <= len(statements.of("pgjobs_finish_many")) <= 6
 
 
 def test_no_more_is_claimed_while_much_waits_to_be_recorded(
