@@ -65,6 +65,8 @@ class Supervisor:
         self._waits = [0.0] * settings.PROCESSES
         self._start_at = [0.0] * settings.PROCESSES
         self._finished = [False] * settings.PROCESSES
+        self._given_back_at = 0.0
+        """When a process ended that gave jobs back, by the monotonic clock."""
         self._lanes = max(LANES, settings.PROCESSES)
         self._suspects = 0
         """How many processes for them are to be started: one for each that is known to wait, as far as there are lanes."""
@@ -138,7 +140,10 @@ class Supervisor:
                 continue  # as PID 1 we inherit the orphans of the container
             code = os.waitstatus_to_exitcode(status)
             if (child.alone or not child.worker) and self._options.drain:
-                self._finished[0] = False  # it gave jobs back that may be due: somebody looks once more
+                self._finished[0], self._given_back_at = (
+                    False,
+                    time.monotonic(),
+                )  # they may be due: somebody looks once more
             if child.worker:
                 self._ended(child, code)
             elif code > SUSPECTS:
@@ -169,7 +174,7 @@ class Supervisor:
             self._alone_at = time.monotonic() + (0.0 if code == 0 else 1.0)
             self._suspects = max(self._suspects, int(code != 0))
         elif code == 0 and not child.replaced and (self._options.drain or self._options.max_jobs is not None):
-            self._finished[child.place] = True
+            self._finished[child.place] = child.place != 0 or child.started_at > self._given_back_at
         elif not child.replaced:
             self._replace(child, code)
 

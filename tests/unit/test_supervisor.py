@@ -17,6 +17,7 @@ from django.core.management import CommandError, call_command
 
 from pgjobs.conf import Settings
 from pgjobs.worker import supervisor
+from pgjobs.worker.board import Board
 from pgjobs.worker.ending import LAST_RITES
 from pgjobs.worker.process import LAST_MOMENTS, Options
 from pgjobs.worker.supervisor import Supervisor
@@ -152,6 +153,28 @@ def test_as_many_lanes_for_suspects_as_there_are_suspects_and_no_more_than_lanes
     one._suspects = 5
     one._start(time.monotonic())
     assert started == [True, True], "two lanes"
+
+
+def test_a_drain_looks_once_more_after_jobs_were_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also when the worker that has looked is still on its way out: it ends later, and has not seen them."""
+    one = Supervisor(Settings(), Options(drain=True), lambda line: None)
+    ended: list[int] = []
+    monkeypatch.setattr(os, "waitpid", lambda pid, flags: (ended.pop(0), 0) if ended else (0, 0))
+    started: list[int] = []
+    monkeypatch.setattr(one, "_fork_worker", lambda place, *, alone: started.append(place))
+
+    one._children[4001] = supervisor.Child(4001, 0, "a", Board(1))
+    one._children[4002] = supervisor.Child(4002, 0, "alone", Board(1), alone=True)
+    ended += [4002]
+    one._turn()
+    assert started == [], "the first one is there"
+    ended += [4001]
+    assert one._turn(), "there is something left to do"
+    assert started == [0]
+    one._children[4003] = supervisor.Child(4003, 0, "b", Board(1))
+    ended += [4003]
+    assert not one._turn()
+    assert started == [0]
 
 
 @pytest.mark.parametrize("when", ["before", "during"])

@@ -48,7 +48,7 @@ def test_twenty_idle_workers_and_one_job(workers: Workers, statements: Statement
     job = scripted.enqueue(steps=[])
     wait_until(lambda: job.get().status == "done")
     wait_until(quiet)
-    assert len(statements.of(*claims)) - before <= 3 * len(some)
+    assert len(statements.of(*claims)) - before <= 4 * len(some)
 
 
 def test_one_announcement_of_many_jobs_fills_every_slot(workers: Workers) -> None:
