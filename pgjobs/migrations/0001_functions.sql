@@ -212,7 +212,8 @@ END $$;
 -- read, so that a mountain of future jobs costs one probe. Where p_read knows a level, its beginning is not probed.
 -- Returns what a worker needs of each job, in no order (waited: seconds from due to claimed); and in a first row, whose id is NULL, as p_read for the next call: an object with
 -- swept (whether everything was read from the beginning), took (seconds of the search), due (seconds until the next pending job
--- of these queues, or the end of a pause; only when fewer than p_limit were found; NULL: nothing waits for its time), asleep;
+-- of these queues, or the end of a pause; only when nothing was found, since a claim that found something is soon followed by
+-- the next; NULL: nothing waits for its time), asleep;
 -- settled and, by a call that falls asleep, unsettled (transactions: all before the first had ended when the search began; those
 -- before the second may have inserted before the lock was taken, and told nobody); and what is known of the levels.
 CREATE OR REPLACE FUNCTION pgjobs_claim_many(
@@ -401,7 +402,7 @@ BEGIN
     END LOOP;
   END LOOP;
 
-  IF cardinality(v_rows) < p_limit AND p_suspects IS NOT TRUE THEN  -- every level was read: when does the next job come due?
+  IF cardinality(v_rows) = 0 AND p_suspects IS NOT TRUE THEN  -- every level was read: when does the next job come due?
     FOR v_place IN 1..cardinality(k_queues) LOOP
       CONTINUE WHEN k_ats[v_place] = '-infinity';  -- a queue that is not ours
       SELECT j.run_after INTO v_found FROM pgjobs_job j
@@ -425,7 +426,7 @@ BEGIN
   END IF;
   meta := jsonb_build_object(
     'swept', p_read IS NULL, 'asleep', p_asleep, 'settled', v_settled::text::bigint, 'unsettled', v_unsettled::text::bigint, 'at', v_now, 'paused', v_paused, 'took', extract(epoch FROM clock_timestamp() - v_now),
-    'due', CASE WHEN cardinality(v_rows) < p_limit AND v_due IS NOT NULL THEN extract(epoch FROM greatest(v_due - clock_timestamp(), interval '0')) END,
+    'due', CASE WHEN cardinality(v_rows) = 0 AND v_due IS NOT NULL THEN extract(epoch FROM greatest(v_due - clock_timestamp(), interval '0')) END,
     'levels', (SELECT jsonb_agg(jsonb_build_array(u.q, u.p, u.at, u.i)) FROM unnest(k_queues, k_levels, k_ats, k_ids) u (q, p, at, i) WHERE cardinality(k_queues) <= 500));
   RETURN NEXT;
   IF cardinality(v_rows) = 0 THEN RETURN; END IF;
@@ -498,19 +499,24 @@ LANGUAGE plpgsql SET search_path FROM CURRENT SET jit = off SET enable_seqscan =
 #variable_conflict use_column
 DECLARE
   v_now timestamptz;
-  v_rows tid[];
-  v_held bigint[];  -- places of the pairs, not ids: a stale pair of the same job is lost
+  v_rows tid[] := ARRAY(
+    SELECT x.ctid FROM (SELECT * FROM unnest(p_ids, p_leases) u (id, lease) ORDER BY u.id) h
+    CROSS JOIN LATERAL (SELECT j.ctid FROM pgjobs_job j WHERE j.id = h.id AND j.lease = h.lease FOR NO KEY UPDATE SKIP LOCKED) x);
+  v_left bigint[];  -- places of the other pairs, not ids: a stale pair of the same job is lost
 BEGIN
-  SELECT array_agg(x.ctid), array_agg(h.n) INTO v_rows, v_held FROM (SELECT * FROM unnest(p_ids, p_leases) WITH ORDINALITY u (id, lease, n) ORDER BY u.id) h
-  CROSS JOIN LATERAL (SELECT j.ctid FROM pgjobs_job j WHERE j.id = h.id AND j.lease = h.lease FOR NO KEY UPDATE SKIP LOCKED) x;
+  IF cardinality(v_rows) < cardinality(p_ids) THEN
+    SELECT coalesce(array_agg(u.n), '{}') INTO v_left FROM unnest(p_ids, p_leases) WITH ORDINALITY u (id, lease, n)
+    WHERE NOT EXISTS (SELECT FROM pgjobs_job j WHERE j.id = u.id AND j.lease = u.lease AND j.ctid = ANY (v_rows));
+  END IF;
   v_now := clock_timestamp();
   UPDATE pgjobs_job j SET
     status = 'done', finished_at = v_now, updated_at = v_now, lease = NULL, reserved_by = NULL, reserved_at = NULL, reserved_until = NULL,
     result = CASE WHEN p_results IS NOT NULL THEN p_results -> j.id::text END, last_error = CASE WHEN p_notes IS NOT NULL THEN p_notes ->> j.id::text END, error_class = NULL, lost = 0, suspect = false
   WHERE j.ctid = ANY (v_rows);
-  IF cardinality(v_held) = cardinality(p_ids) THEN RETURN; END IF;
-  RETURN QUERY SELECT u.id, CASE WHEN EXISTS (SELECT FROM pgjobs_job j WHERE j.id = u.id AND j.lease = u.lease) THEN 'busy' ELSE 'lost' END
-  FROM unnest(p_ids, p_leases) WITH ORDINALITY u (id, lease, n) WHERE u.n <> ALL (coalesce(v_held, '{}'));
+  IF v_left IS NOT NULL THEN
+    RETURN QUERY SELECT u.id, CASE WHEN EXISTS (SELECT FROM pgjobs_job j WHERE j.id = u.id AND j.lease = u.lease) THEN 'busy' ELSE 'lost' END
+    FROM unnest(p_ids, p_leases) WITH ORDINALITY u (id, lease, n) WHERE u.n = ANY (v_left);
+  END IF;
 END $$;
 
 -- retry: reserved → pending later, because the handler failed and attempts are left. A job that somebody asked to cancel ends as cancelled.
@@ -1540,11 +1546,12 @@ BEGIN
   PERFORM pgjobs_rerun(OLD.kind, OLD.dedupe_key);
   RETURN NULL;
 END $$;
+-- (Each statement reads the text of WHEN anew, so it is short: final is the same as finished_at, by a CHECK.)
 CREATE OR REPLACE TRIGGER pgjobs_job_ended AFTER UPDATE OF status ON pgjobs_job FOR EACH ROW
-WHEN (OLD.dedupe_key IS NOT NULL AND OLD.status IN ('pending', 'reserved') AND NEW.status NOT IN ('pending', 'reserved'))
+WHEN (OLD.dedupe_key IS NOT NULL AND OLD.finished_at IS NULL AND NEW.finished_at IS NOT NULL)
 EXECUTE FUNCTION pgjobs_job_ended();
 CREATE OR REPLACE TRIGGER pgjobs_job_deleted AFTER DELETE ON pgjobs_job FOR EACH ROW
-WHEN (OLD.dedupe_key IS NOT NULL AND OLD.status IN ('pending', 'reserved')) EXECUTE FUNCTION pgjobs_job_ended();
+WHEN (OLD.dedupe_key IS NOT NULL AND OLD.finished_at IS NULL) EXECUTE FUNCTION pgjobs_job_ended();
 
 -- A wish that was made while the holder ran, and is committed after it ended, would meet nobody: it looks for itself at commit.
 -- (Should the holder end in the very moment of the commit, the next beat of any worker finds the wish.)

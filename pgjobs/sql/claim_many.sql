@@ -9,7 +9,8 @@
 -- read, so that a mountain of future jobs costs one probe. Where p_read knows a level, its beginning is not probed.
 -- Returns what a worker needs of each job, in no order (waited: seconds from due to claimed); and in a first row, whose id is NULL, as p_read for the next call: an object with
 -- swept (whether everything was read from the beginning), took (seconds of the search), due (seconds until the next pending job
--- of these queues, or the end of a pause; only when fewer than p_limit were found; NULL: nothing waits for its time), asleep;
+-- of these queues, or the end of a pause; only when nothing was found, since a claim that found something is soon followed by
+-- the next; NULL: nothing waits for its time), asleep;
 -- settled and, by a call that falls asleep, unsettled (transactions: all before the first had ended when the search began; those
 -- before the second may have inserted before the lock was taken, and told nobody); and what is known of the levels.
 CREATE OR REPLACE FUNCTION pgjobs_claim_many(
@@ -198,7 +199,7 @@ BEGIN
     END LOOP;
   END LOOP;
 
-  IF cardinality(v_rows) < p_limit AND p_suspects IS NOT TRUE THEN  -- every level was read: when does the next job come due?
+  IF cardinality(v_rows) = 0 AND p_suspects IS NOT TRUE THEN  -- every level was read: when does the next job come due?
     FOR v_place IN 1..cardinality(k_queues) LOOP
       CONTINUE WHEN k_ats[v_place] = '-infinity';  -- a queue that is not ours
       SELECT j.run_after INTO v_found FROM pgjobs_job j
@@ -222,7 +223,7 @@ BEGIN
   END IF;
   meta := jsonb_build_object(
     'swept', p_read IS NULL, 'asleep', p_asleep, 'settled', v_settled::text::bigint, 'unsettled', v_unsettled::text::bigint, 'at', v_now, 'paused', v_paused, 'took', extract(epoch FROM clock_timestamp() - v_now),
-    'due', CASE WHEN cardinality(v_rows) < p_limit AND v_due IS NOT NULL THEN extract(epoch FROM greatest(v_due - clock_timestamp(), interval '0')) END,
+    'due', CASE WHEN cardinality(v_rows) = 0 AND v_due IS NOT NULL THEN extract(epoch FROM greatest(v_due - clock_timestamp(), interval '0')) END,
     'levels', (SELECT jsonb_agg(jsonb_build_array(u.q, u.p, u.at, u.i)) FROM unnest(k_queues, k_levels, k_ats, k_ids) u (q, p, at, i) WHERE cardinality(k_queues) <= 500));
   RETURN NEXT;
   IF cardinality(v_rows) = 0 THEN RETURN; END IF;

@@ -34,11 +34,12 @@ BEGIN
   PERFORM pgjobs_rerun(OLD.kind, OLD.dedupe_key);
   RETURN NULL;
 END $$;
+-- (Each statement reads the text of WHEN anew, so it is short: final is the same as finished_at, by a CHECK.)
 CREATE OR REPLACE TRIGGER pgjobs_job_ended AFTER UPDATE OF status ON pgjobs_job FOR EACH ROW
-WHEN (OLD.dedupe_key IS NOT NULL AND OLD.status IN ('pending', 'reserved') AND NEW.status NOT IN ('pending', 'reserved'))
+WHEN (OLD.dedupe_key IS NOT NULL AND OLD.finished_at IS NULL AND NEW.finished_at IS NOT NULL)
 EXECUTE FUNCTION pgjobs_job_ended();
 CREATE OR REPLACE TRIGGER pgjobs_job_deleted AFTER DELETE ON pgjobs_job FOR EACH ROW
-WHEN (OLD.dedupe_key IS NOT NULL AND OLD.status IN ('pending', 'reserved')) EXECUTE FUNCTION pgjobs_job_ended();
+WHEN (OLD.dedupe_key IS NOT NULL AND OLD.finished_at IS NULL) EXECUTE FUNCTION pgjobs_job_ended();
 
 -- A wish that was made while the holder ran, and is committed after it ended, would meet nobody: it looks for itself at commit.
 -- (Should the holder end in the very moment of the commit, the next beat of any worker finds the wish.)

@@ -14,7 +14,7 @@ from .. import store
 from ..conf import Settings
 from .board import Board
 from .claimer import Claimer, Intake
-from .connection import ready
+from .connection import keep_plans, ready
 from .held import Held, HeldJobs, Stage
 from .loop import Trouble
 from .lost_answers import LostAnswers
@@ -112,8 +112,11 @@ class ClaimLoop:
             room = self.claimer.room(intake)
             intake.more = bool(intake.kinds) and not room
             if room:
+                connection, listening = ready(self.connection), self.listening()
+                if listening:  # which is tried by a notification to ourselves: no pooler exchanges sessions here
+                    keep_plans(connection)
                 to_start, to_give_back, next_due = self.claimer.claim(
-                    ready(self.connection), intake, room, doze=self.listening() and not got
+                    connection, intake, room, doze=listening and not got
                 )
                 for held in to_start:
                     place.submit(held)

@@ -205,8 +205,10 @@ class Claimer:
 
     def pause(self, found: int, due: float | None, *, listening: bool) -> float:
         """Seconds to sleep after claims that found fewer jobs than there was room for."""
-        if listening:
-            pause = LINGER if found else min(self._settings.LISTEN_POLL_INTERVAL, self._sleeper.nap())
+        if found:
+            pause = LINGER
+        elif listening:
+            pause = min(self._settings.LISTEN_POLL_INTERVAL, self._sleeper.nap())
         else:
             pause = self._settings.POLL_INTERVAL * random.uniform(1, 1.2)
         return pause if due is None else max(min(pause, FEWEST_PAUSE), min(pause, due))

@@ -7,6 +7,7 @@ import copy
 
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.backends.postgresql.base import ServerBindingCursor
 
 WATCHFUL = {
     # A dead peer is noticed in seconds, not in the two hours that TCP takes by itself (libpq's names; seconds, and ms).
@@ -62,6 +63,19 @@ def ready(connection: BaseDatabaseWrapper) -> BaseDatabaseWrapper:
                 if value.partition(",")[0] != wanted:
                     cursor.execute("SELECT set_config(%s, %s, false)", (name, wanted))
     connection.queries_log.clear()  # DEBUG keeps every statement
+    return connection
+
+
+def keep_plans(connection: BaseDatabaseWrapper) -> BaseDatabaseWrapper:
+    """The open connection, whose statements are parsed and planned once, from now on until it is closed.
+
+    Only for a session that is known to be this connection's own: behind a transaction pooler the next statement may reach
+    another one, which has no plan of it. Django's default, text without plans, is for those.
+    """
+    raw = connection.connection
+    if raw.prepare_threshold is None:
+        raw.cursor_factory = ServerBindingCursor
+        raw.prepare_threshold = 0
     return connection
 
 

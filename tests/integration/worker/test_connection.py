@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from django.db import connection, connections
 
+from pgjobs import store
 from pgjobs.models import Job
-from pgjobs.worker.connection import close, dedicated, ready
+from pgjobs.worker.connection import close, dedicated, keep_plans, ready
 from pgjobs.worker.hygiene import Session
 from pgjobs.worker.supervisor import close_all
 from tests.testapp.jobs import scripted_atomic
@@ -128,3 +129,22 @@ def test_a_pool_is_closed_before_a_fork(alias: Any) -> None:
     pooled.ensure_connection()
     close_all()
     assert "strange" not in pooled._connection_pools  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("own_session", [False, True])
+def test_plans_of_claims_are_kept_in_a_session_of_its_own(alias: Any, own_session: bool) -> None:
+    own = dedicated(alias(), "test")
+    for _ in range(2):
+        ready(own)
+        if own_session:
+            keep_plans(own)
+        for kinds in (["none"], ["none", 'a, "b" and \\c'], None):
+            claim = store.claim(own, 300, "w-1", queues=None, exclude_queues=["x"], kinds=kinds, lease=15)
+            store.claim(
+                own, 8, "w-1", queues=["a"], exclude_queues=(), kinds=kinds, lease=0.5, suspects=False, read=claim.read
+            )
+        with own.cursor() as cursor:
+            cursor.execute("SELECT count(*) FROM pg_prepared_statements WHERE statement LIKE '%pgjobs_claim_many%'")
+            kept = cursor.fetchone()[0]
+        assert (0 < kept <= 4) if own_session else kept == 0
+        close(own)  # the next session begins without any
