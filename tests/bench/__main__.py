@@ -147,7 +147,8 @@ def main() -> int:
         one.close()
     results.show(result)
     if options.json:
-        result.write(options.json)
+        directory = options.json.is_dir()  # after minutes of measuring nobody wants to be told that it is none
+        result.write(options.json / f"{options.command}.json" if directory else options.json)
     return 0
 
 
