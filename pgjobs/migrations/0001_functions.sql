@@ -1518,8 +1518,9 @@ END $$;
 -- One notification for each queue and statement, and only for what comes due within the hour. `SET LOCAL pgjobs.notify = off`
 -- silences a transaction. Committing a notification takes a lock that is one for the whole server, so nobody is told unless a
 -- worker sleeps. (A worker that falls asleep before this transaction commits looks again until such transactions have ended.)
+-- It names nothing of a schema, so it needs no search_path of its own: setting one takes a third of its time.
 CREATE OR REPLACE FUNCTION pgjobs_job_inserted() RETURNS trigger
-LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+LANGUAGE plpgsql AS $$
 DECLARE
   c_table CONSTANT integer := (TG_RELID::bigint - 2147483648)::integer;  -- the keys of bell, without a call of it
   v_all boolean;

@@ -325,9 +325,13 @@ def test_no_schema_is_written_into_the_text_and_statuses_are_literals() -> None:
 
 
 def test_functions_remember_their_schema() -> None:
-    """But the formulas and the trigger that touch no table."""
+    """But the formula and the triggers that touch no table."""
     free = {name for name, text in installed().items() if "SET search_path TO" not in text}
-    assert {name.split("(")[0] for name in free} == {"pgjobs_next_run_after", "pgjobs_job_touched"}
+    assert {name.split("(")[0] for name in free} == {
+        "pgjobs_next_run_after",
+        "pgjobs_job_inserted",
+        "pgjobs_job_touched",
+    }
 
 
 PUBLIC = {
