@@ -205,7 +205,7 @@ class Claimer:
 
     def pause(self, found: int, due: float | None, *, listening: bool) -> float:
         """Seconds to sleep after claims that found fewer jobs than there was room for."""
-        if found:
+        if found:  # such a claim does not say what comes due: the next one does
             pause = LINGER
         elif listening:
             pause = min(self._settings.LISTEN_POLL_INTERVAL, self._sleeper.nap())

@@ -66,8 +66,8 @@ def ready(connection: BaseDatabaseWrapper) -> BaseDatabaseWrapper:
     return connection
 
 
-def keep_plans(connection: BaseDatabaseWrapper) -> BaseDatabaseWrapper:
-    """The open connection, whose statements are parsed and planned once, from now on until it is closed.
+def keep_plans(connection: BaseDatabaseWrapper) -> None:
+    """Have each statement of an open connection parsed and planned once, from now on until it is closed.
 
     Only for a session that is known to be this connection's own: behind a transaction pooler the next statement may reach
     another one, which has no plan of it. Django's default, text without plans, is for those.
@@ -76,7 +76,6 @@ def keep_plans(connection: BaseDatabaseWrapper) -> BaseDatabaseWrapper:
     if raw.prepare_threshold is None:
         raw.cursor_factory = ServerBindingCursor
         raw.prepare_threshold = 0
-    return connection
 
 
 def close(connection: BaseDatabaseWrapper) -> None:

@@ -58,3 +58,12 @@ def test_the_end_of_a_pause_counts_too() -> None:
     assert next_due() == pytest.approx(70, abs=10)
     JobFactory(run_after=later(40), queue="other")
     assert next_due() == pytest.approx(40, abs=10)
+
+
+def test_a_claim_that_found_something_leaves_that_to_the_next() -> None:
+    JobFactory(kind="k")
+    JobFactory(kind="k", run_after=later(50))
+    options: dict[str, Any] = {"queues": None, "exclude_queues": (), "kinds": ["k"]}
+    first = store.claim(connection, 10, "w-1", lease=15, **options)
+    assert (len(first.jobs), first.due) == (1, None)
+    assert next_due(kinds=["k"]) == pytest.approx(50, abs=10)
