@@ -82,3 +82,14 @@ def test_connections_stay_within_the_formula(workers: Workers) -> None:
     wait_until(done)
     assert Note.objects.count() == 200
     assert 4 < most <= 3 + 4
+
+
+def test_without_listen_what_comes_due_after_a_claim_that_found_something_is_not_left_to_the_poll(
+    workers: Workers,
+) -> None:
+    """F48"""
+    first = scripted.enqueue(steps=[])
+    second = scripted.using(run_after=1.0).enqueue(steps=[])
+    workers.start({"listen": False}, POLL_INTERVAL=60)
+    wait_until(lambda: first.get().status == "done")
+    wait_until(lambda: second.get().status == "done", seconds=10)
