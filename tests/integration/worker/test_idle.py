@@ -88,8 +88,10 @@ def test_without_listen_what_comes_due_after_a_claim_that_found_something_is_not
     workers: Workers,
 ) -> None:
     """F48"""
-    first = scripted.enqueue(steps=[])
-    second = scripted.using(run_after=1.0).enqueue(steps=[])
-    workers.start({"listen": False}, POLL_INTERVAL=60)
-    wait_until(lambda: first.get().status == "done")
-    wait_until(lambda: second.get().status == "done", seconds=10)
+    with script.closed_gate() as open_gate:
+        first = scripted.enqueue(steps=[["gate", 1]])  # its end would ring
+        second = scripted.using(run_after=1.0).enqueue(steps=[])
+        workers.start({"listen": False}, POLL_INTERVAL=60)
+        wait_until(lambda: second.get().status == "done", seconds=10)
+        assert first.get().status == "reserved"
+        open_gate()
